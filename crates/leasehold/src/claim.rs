@@ -1,0 +1,180 @@
+//! One request for a name.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Step};
+use crate::name::Name;
+
+/// The capacity of a line that is a read/write lock.
+pub const RW_CAPACITY: u32 = u32::MAX;
+
+/// How a name is claimed. For the line it is only a weight against a capacity.
+///
+/// ```
+/// use leasehold::engine::Mode;
+///
+/// assert_eq!((Mode::Mutex.weight(), Mode::Mutex.capacity()), (1, 1));
+/// assert_eq!(Mode::Write.weight(), Mode::Read.capacity());
+/// let two = Mode::Permits { count: 2, of: 4 };
+/// assert_eq!((two.weight(), two.capacity()), (2, 4));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Alone.
+    Mutex,
+    /// Together with other readers.
+    Read,
+    /// Alone, on a read/write lock.
+    Write,
+    /// Some of a semaphore's permits.
+    Permits {
+        /// How many are asked for.
+        count: u32,
+        /// How many there are.
+        of: u32,
+    },
+}
+
+impl Mode {
+    /// How much of the line's capacity the claim takes.
+    pub const fn weight(self) -> u32 {
+        match self {
+            Self::Mutex | Self::Read => 1,
+            Self::Write => RW_CAPACITY,
+            Self::Permits { count, .. } => count,
+        }
+    }
+
+    /// The capacity of the line the claim belongs to.
+    pub const fn capacity(self) -> u32 {
+        match self {
+            Self::Mutex => 1,
+            Self::Read | Self::Write => RW_CAPACITY,
+            Self::Permits { of, .. } => of,
+        }
+    }
+
+    /// Whether the claim takes the whole line.
+    pub const fn exclusive(self) -> bool {
+        self.weight() == self.capacity()
+    }
+
+    /// The mode a stored weight and capacity stand for. A semaphore of one is a mutex.
+    pub const fn of(weight: u32, capacity: u32) -> Self {
+        match (weight, capacity) {
+            (1, 1) => Self::Mutex,
+            (RW_CAPACITY, RW_CAPACITY) => Self::Write,
+            (1, RW_CAPACITY) => Self::Read,
+            (count, of) => Self::Permits { count, of },
+        }
+    }
+
+    /// Refuses permits that no line can give.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        let Self::Permits { count, of } = self else {
+            return Ok(());
+        };
+        let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, Step::Claim, what));
+        match (count, of) {
+            (_, 0) => refuse("a semaphore has at least 1 permit; 0 were given".into()),
+            (_, RW_CAPACITY) => refuse(format!(
+                "a semaphore has at most {} permits",
+                RW_CAPACITY - 1
+            )),
+            (0, _) => refuse("0 permits were asked for; ask for at least 1".into()),
+            (count, of) if count > of => refuse(format!(
+                "{count} permits were asked for, and the semaphore has {of}: this could never be granted"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mutex => f.write_str("mutex"),
+            Self::Read => f.write_str("read"),
+            Self::Write => f.write_str("write"),
+            Self::Permits { count, of } => write!(f, "{count} of {of}"),
+        }
+    }
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// A fresh one: 128 bits from a generator that the operating system seeds.
+            pub fn random() -> Self {
+                Self(rand::random())
+            }
+
+            /// From its number, as an engine stored it.
+            pub const fn from_u128(id: u128) -> Self {
+                Self(id)
+            }
+
+            /// The number, for an engine to store.
+            pub const fn as_u128(self) -> u128 {
+                self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            // Whoever knows an id can release what it stands for: logs get its first digits only.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:06x}…", self.0 >> 104)
+            }
+        }
+    };
+}
+
+random_id! {
+    /// Identifies one claim; whoever knows it can release the claim, so it stays out of logs.
+    ClaimId
+}
+random_id! {
+    /// Identifies one session of one engine.
+    SessionId
+}
+
+/// One request for a name, as an engine sees it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Claim {
+    /// Fresh for every attempt.
+    pub id: ClaimId,
+    /// What is claimed.
+    pub name: Name,
+    /// Weight and capacity.
+    pub mode: Mode,
+    /// How long the claim lasts after its session's last word.
+    pub lease: Duration,
+    /// Whether to join the line when there is no room now. A try does not.
+    pub waits: bool,
+}
+
+impl Claim {
+    /// A claim that waits, with a fresh id.
+    pub fn new(name: Name, mode: Mode, lease: Duration) -> Self {
+        Self {
+            id: ClaimId::random(),
+            name,
+            mode,
+            lease,
+            waits: true,
+        }
+    }
+
+    /// The same claim as a try: granted at once or not at all.
+    #[must_use]
+    pub fn tries(mut self) -> Self {
+        self.waits = false;
+        self
+    }
+}

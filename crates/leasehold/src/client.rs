@@ -1,0 +1,311 @@
+//! The way in: a client of one engine.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Clock, Engine, Guarantees, Identity, Level, LineView, Query, url_engine};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::Fence;
+use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore};
+use crate::name::Name;
+use crate::session::Keeper;
+use crate::turns::{Bound, Terms, Turns};
+
+/// Connects to the engine of a URL: `memory:`, `file:DIR`, … An empty string means `LEASEHOLD_URL`, and without
+/// that the default: `file:` in this user's own directory.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for a URL that no engine of this build understands; otherwise what the engine says.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let guard = client.mutex("stock:42").lock().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+pub async fn connect(url: &str) -> Result<Client> {
+    Options::new().connect(url).await
+}
+
+/// How to connect.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::engine::Level;
+/// use std::time::Duration;
+///
+/// let client = leasehold::Options::new()
+///     .require(Level::L2)
+///     .lease(Duration::from_secs(5))
+///     .connect("memory:")
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "options do nothing until they connect"]
+pub struct Options {
+    require: Option<Level>,
+    lease: Option<Duration>,
+    bound: Bound,
+    identity: Option<Identity>,
+    clock: Clock,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refuses to connect unless the engine reaches this level.
+    pub const fn require(mut self, level: Level) -> Self {
+        self.require = Some(level);
+        self
+    }
+
+    /// The lease of locks that set none of their own; 10 s unless set.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How long a grant may stay in this process while another waits.
+    pub const fn bound(mut self, bound: Bound) -> Self {
+        self.bound = bound;
+        self
+    }
+
+    /// What `status` shows of this client.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// The clock validity is counted on; a test drives a simulated one.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Connects to the engine of a URL, as [`connect`].
+    ///
+    /// # Errors
+    /// As [`connect`], and [`ErrorKind::Unsupported`] if a required level is not reached.
+    pub async fn connect(self, url: &str) -> Result<Client> {
+        let engine = url_engine(url)?;
+        self.open(engine).await
+    }
+
+    /// Opens a session of an engine that is there already.
+    ///
+    /// # Errors
+    /// What the engine says, and [`ErrorKind::Unsupported`] if a required level is not reached.
+    pub async fn open(self, engine: Arc<dyn Engine>) -> Result<Client> {
+        if let Some(level) = self.require {
+            engine.guarantees().require(level)?;
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            let what = "not inside a tokio runtime; use leasehold::blocking, or call this from one";
+            return Err(Error::new(ErrorKind::Invalid, Step::Connect, what));
+        }
+        let who = self.identity.unwrap_or_else(Identity::of_this_process);
+        let keeper = Keeper::open(&*engine, &who, self.clock).await?;
+        let mut terms = Terms::default();
+        terms.lease = self.lease.unwrap_or(terms.lease);
+        Ok(Client(Arc::new(Inner {
+            turns: Turns::new(keeper, self.bound),
+            engine,
+            who,
+            terms,
+        })))
+    }
+}
+
+/// A client of one engine. Cheap to clone; all clones share one session.
+///
+/// Its background tasks live on the runtime that connected it. When the last clone and the last guard are gone, what
+/// was dropped is given back and the session is closed, in the background; [`shutdown`](Self::shutdown) waits for it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let again = client.clone();
+/// let _guard = client.mutex("x").lock().await?;
+/// assert!(again.mutex("x").try_lock().await?.is_none());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    turns: Turns,
+    engine: Arc<dyn Engine>,
+    who: Identity,
+    terms: Terms,
+}
+
+/// What a shutdown left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Claims that were not given back in time. They are lost to their guards, and end in the engine with the
+    /// session or with their lease.
+    pub abandoned: usize,
+}
+
+impl Client {
+    /// A lock with one holder at a time. A bad name is reported when the lock is asked for.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("stock:42").lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(self.handle(name.as_ref()))
+    }
+
+    /// A lock with many readers or one writer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.rwlock("config").read().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.handle(name.as_ref()))
+    }
+
+    /// A lock with a few holders at a time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let permit = client.semaphore("gpu", 4).acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.handle(name.as_ref()), permits)
+    }
+
+    /// Several names at once, all or none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.multi(["acct:1", "acct:2"]).lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
+        Multi::new(&self.0.turns, names, self.0.terms.clone())
+    }
+
+    /// What holds under which fault.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// println!("{}", client.guarantees().level);
+    /// # Ok(()) }
+    /// ```
+    pub fn guarantees(&self) -> Guarantees {
+        self.0.engine.guarantees()
+    }
+
+    /// Where the engine is, as a URL without secrets.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// assert!(client.location().starts_with("memory:"));
+    /// # Ok(()) }
+    /// ```
+    pub fn location(&self) -> String {
+        self.0.engine.location()
+    }
+
+    /// Who holds what and who waits, as it is now. Changes nothing.
+    ///
+    /// # Errors
+    /// If the engine cannot be read.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// use leasehold::engine::Query;
+    /// let guard = client.mutex("x").lock().await?;
+    /// let lines = client.inspect(&Query::all()).await?;
+    /// assert_eq!(lines[0].holders[0].fence, Some(guard.fence()));
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        self.0.engine.inspect(query).await
+    }
+
+    /// Takes a lock away from all who hold it, or from the holder of one fence; says how many lost it. They are
+    /// told, later fences are larger, and a trace of who and why is left.
+    ///
+    /// # Errors
+    /// If the engine cannot do it, or the name is not one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("x").lock().await?;
+    /// assert_eq!(client.evict("x", None, "the job hangs").await?, 1);
+    /// assert!(guard.check().is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn evict(
+        &self,
+        name: impl AsRef<str>,
+        fence: Option<Fence>,
+        why: &str,
+    ) -> Result<u32> {
+        let name = Name::new(name)?;
+        self.0.engine.evict(&name, fence, &self.0.who, why).await
+    }
+
+    /// Refuses new claims, gives back what lingers, and waits until every guard is released, at most this long. Then
+    /// closes the session: guards that are left are lost.
+    ///
+    /// # Ordering
+    /// Whoever waits for a lock is told first; then what is held may finish.
+    /// # Cancel safety
+    /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
+    /// # Errors
+    /// If the engine could not be told that the session ends.
+    /// # Not promised
+    /// Abandoned claims end in the engine no later than their lease, on some engines at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// use std::time::Duration;
+    /// drop(client.mutex("x").lock().await?);
+    /// assert_eq!(client.shutdown(Duration::from_secs(5)).await?.abandoned, 0);
+    /// assert!(client.mutex("x").lock().await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+        let keeper = self.0.turns.keeper();
+        keeper.close();
+        self.0.turns.settle();
+        let abandoned = keeper.drain(patience).await?;
+        Ok(Shutdown { abandoned })
+    }
+
+    fn handle(&self, name: &str) -> Handle {
+        Handle::new(&self.0.turns, name, self.0.terms.clone())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.location())
+    }
+}

@@ -1,0 +1,147 @@
+//! The only place that reads clocks.
+//!
+//! Validity is counted on `CLOCK_BOOTTIME`: `CLOCK_MONOTONIC` (and so `Instant`) stands still while the machine is
+//! suspended, and a lease does not. Tests drive the same code with [`Clock::simulated`].
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the module that may read clocks"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Microseconds on some clock.
+pub type Micros = u64;
+
+/// Where time comes from: the machine, or a test.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use leasehold::engine::Clock;
+/// use std::time::Duration;
+///
+/// let clock = Clock::simulated();
+/// let before = clock.now();
+/// clock.skip(Duration::from_secs(5)); // a suspended machine, a stopped process
+/// assert!(clock.now() - before >= 5_000_000);
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Source);
+
+#[derive(Debug, Clone, Default)]
+enum Source {
+    #[default]
+    Boot,
+    Simulated {
+        start: tokio::time::Instant,
+        skipped: Arc<AtomicU64>,
+    },
+}
+
+/// The wall clock at the start of simulated time, in microseconds.
+const SIMULATED_WALL: Micros = 1_700_000_000_000_000;
+
+impl Clock {
+    /// The machine's clock since boot, suspend included.
+    pub const fn boot() -> Self {
+        Self(Source::Boot)
+    }
+
+    /// Follows tokio's time, which a test may pause, and can skip ahead of it.
+    pub fn simulated() -> Self {
+        Self(Source::Simulated {
+            start: tokio::time::Instant::now(),
+            skipped: Arc::default(),
+        })
+    }
+
+    /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
+    pub fn skip(&self, by: Duration) {
+        if let Source::Simulated { skipped, .. } = &self.0 {
+            let _ = skipped.fetch_add(micros(by), Ordering::SeqCst);
+        }
+    }
+
+    /// Now, in microseconds since some fixed moment of this machine's boot.
+    pub fn now(&self) -> Micros {
+        match &self.0 {
+            Source::Boot => boot_now(),
+            Source::Simulated { start, skipped } => {
+                // Starts at an hour, so that "a while ago" is never below zero.
+                3_600_000_000 + micros(start.elapsed()) + skipped.load(Ordering::SeqCst)
+            }
+        }
+    }
+
+    /// Now, in microseconds of the wall clock. For fences and for people, never for validity.
+    pub fn wall(&self) -> Micros {
+        match &self.0 {
+            Source::Boot => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, micros),
+            Source::Simulated { .. } => SIMULATED_WALL + self.now(),
+        }
+    }
+
+    /// The wall-clock time of a moment of [`now`](Self::now).
+    pub fn wall_time_of(&self, moment: Micros) -> SystemTime {
+        let wall = self
+            .wall()
+            .saturating_add(moment)
+            .saturating_sub(self.now());
+        UNIX_EPOCH + Duration::from_micros(wall)
+    }
+
+    /// A moment of [`now`](Self::now) as an `Instant`, for callers who wait with one.
+    pub(crate) fn instant_of(&self, moment: Micros) -> Instant {
+        let (now, instant) = (self.now(), Instant::now());
+        let ahead = Duration::from_micros(moment.saturating_sub(now));
+        let behind = Duration::from_micros(now.saturating_sub(moment));
+        instant.checked_sub(behind).unwrap_or(instant) + ahead
+    }
+
+    /// Sleeps until a moment of [`now`](Self::now), as tokio's timer counts; the caller looks at the clock again.
+    pub(crate) async fn sleep_until(&self, moment: Micros) {
+        tokio::time::sleep(Duration::from_micros(moment.saturating_sub(self.now()))).await;
+    }
+}
+
+fn boot_now() -> Micros {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// A duration in whole microseconds, at most `u64::MAX`.
+pub(crate) fn micros(duration: Duration) -> Micros {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_time_grows_and_maps_to_the_wall() {
+        let clock = Clock::boot();
+        let (a, b) = (clock.now(), clock.now());
+        assert!(b >= a);
+        let off = clock
+            .wall_time_of(clock.now())
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_micros() as i128
+            - i128::from(clock.wall());
+        assert!(off.abs() < 1_000_000, "{off} µs apart");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn simulated_time_follows_tokio_and_skips() {
+        let clock = Clock::simulated();
+        let start = clock.now();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        clock.skip(Duration::from_secs(1));
+        assert_eq!(clock.now() - start, 3_000_000);
+    }
+}

@@ -1,0 +1,190 @@
+//! What an engine promises, as data.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// How far exclusion can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Best effort: for saving work, not for correctness.
+    L0,
+    /// The times during which holders may act never overlap, while the stated bounds hold.
+    L1,
+    /// L1, and fences only grow: a resource that checks them accepts effects in lock order, whatever happens.
+    L2,
+    /// The effect commits together with the lock: exclusion of effects, unconditionally.
+    L3,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The holder dies.
+    HolderCrash,
+    /// The holder stands still for longer than its lease.
+    Pause,
+    /// A wall clock steps.
+    ClockStep,
+    /// The engine's server (for `file`: the machine) dies and comes back.
+    ServerCrash,
+    /// Another server takes over.
+    Failover,
+    /// The network is cut.
+    Partition,
+}
+
+impl Fault {
+    /// Every fault, in the order of the table.
+    pub const ALL: [Self; 6] = [
+        Self::HolderCrash,
+        Self::Pause,
+        Self::ClockStep,
+        Self::ServerCrash,
+        Self::Failover,
+        Self::Partition,
+    ];
+}
+
+/// What holds under a fault, for a holder that looks at its guard before each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Exclusion is kept.
+    Kept,
+    /// Exclusion can break; a resource that checks fences refuses the late one.
+    Fenced,
+    /// Exclusion can break and a fence may repeat.
+    Broken,
+    /// The fault cannot happen here.
+    Absent,
+}
+
+/// What an engine promises, per fault, and what it can do.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::engine::{Fault, Level, Verdict};
+///
+/// let guarantees = leasehold::connect("memory:").await?.guarantees();
+/// assert_eq!(guarantees.level, Level::L2);
+/// assert_eq!(guarantees.under(Fault::Partition), Verdict::Absent);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Guarantees {
+    /// The engine, as people call this deployment of it.
+    pub engine: &'static str,
+    /// How far exclusion can be trusted.
+    pub level: Level,
+    /// Who is excluded, in one sentence.
+    pub scope: &'static str,
+    /// How soon a dead holder's lock passes on.
+    pub dead_holder: &'static str,
+    verdicts: [Verdict; 6],
+}
+
+impl Guarantees {
+    /// Promises with a verdict for each of [`Fault::ALL`], in that order.
+    pub const fn new(engine: &'static str, level: Level, verdicts: [Verdict; 6]) -> Self {
+        Self {
+            engine,
+            level,
+            scope: "",
+            dead_holder: "",
+            verdicts,
+        }
+    }
+
+    /// Says who is excluded.
+    #[must_use]
+    pub const fn scope(mut self, scope: &'static str) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Says how soon a dead holder's lock passes on.
+    #[must_use]
+    pub const fn dead_holder(mut self, when: &'static str) -> Self {
+        self.dead_holder = when;
+        self
+    }
+
+    /// What holds under a fault.
+    pub fn under(&self, fault: Fault) -> Verdict {
+        self.verdicts[Fault::ALL.iter().position(|f| *f == fault).unwrap_or(0)]
+    }
+
+    /// Refuses if the level is not reached.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] with the level there is.
+    pub fn require(&self, level: Level) -> Result<()> {
+        if self.level >= level {
+            return Ok(());
+        }
+        let what = format!(
+            "{level} is required and this deployment gives {}: {}",
+            self.level, self.scope
+        );
+        Err(Error::new(ErrorKind::Unsupported, Step::Connect, what).on(self.engine))
+    }
+
+    /// The header of the table in the documentation.
+    pub fn table_header() -> String {
+        let faults: Vec<_> = Fault::ALL.iter().map(Fault::to_string).collect();
+        format!(
+            "| engine | {} | level | excludes | a dead holder's lock passes on |\n|{}",
+            faults.join(" | "),
+            "---|".repeat(faults.len() + 4)
+        )
+    }
+
+    /// This engine's row of the table in the documentation.
+    pub fn table_row(&self) -> String {
+        let verdicts: Vec<_> = self.verdicts.iter().map(Verdict::to_string).collect();
+        format!(
+            "| {} | {} | {:?} | {} | {} |",
+            self.engine,
+            verdicts.join(" | "),
+            self.level,
+            self.scope,
+            self.dead_holder
+        )
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::L0 => "L0 (best effort)",
+            Self::L1 => "L1 (exclusion within bounds)",
+            Self::L2 => "L2 (exclusion within bounds, growing fences)",
+            Self::L3 => "L3 (effect in the same transaction)",
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HolderCrash => "holder crash",
+            Self::Pause => "pause > lease",
+            Self::ClockStep => "clock step",
+            Self::ServerCrash => "server crash",
+            Self::Failover => "failover",
+            Self::Partition => "partition",
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "ok",
+            Self::Fenced => "fence",
+            Self::Broken => "**broken**",
+            Self::Absent => "–",
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! For authors of engines: the two traits an engine implements, and the plain types they speak in.
+//!
+//! An [`Engine`] is one deployment: a directory, a server, a cluster. It opens [`Session`]s; a session claims names,
+//! keeps the claims alive and gives them back. Whatever happens to a claim without its session asking is told to
+//! the session's [`Inbox`].
+//!
+//! # Contract
+//! - Every operation is idempotent by claim id: asked again after a lost reply it gives the same answer.
+//! - A claim ends `lease` after its session's last word (claim or heartbeat), waiting or holding; being granted does
+//!   not move that.
+//! - Claims on a name are granted in order of arrival while their weights fit ([`line`](crate::line)).
+//! - A future may be dropped at any await. What it had begun may or may not have happened, and a later `release` of
+//!   the same claim on the same session comes after it: nothing stays behind.
+//! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell.
+//! - An engine refuses what it cannot do in `claim`, before anybody waits.
+
+mod changes;
+mod guarantees;
+mod url;
+mod view;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
+pub(crate) use self::url::engine as url_engine;
+pub use self::url::{Params, Url};
+pub use self::view::{ClaimView, LineView, Query};
+pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
+pub use crate::clock::{Clock, Micros};
+pub use crate::engines::memory::Memory;
+pub use crate::fence::FENCE_BLOCK;
+pub use crate::identity::Identity;
+pub use crate::line::{Held, Release, Standing};
+pub use crate::session::Inbox;
+
+use crate::error::Result;
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// One deployment of one engine.
+///
+/// No method has a default body: a wrapper must forward every one of them.
+#[async_trait]
+pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
+    /// The engine's word in errors and logs: `memory`, `file`, `redis`.
+    fn kind(&self) -> &'static str;
+
+    /// Where it is, as a URL without secrets. Two engines with the same answer exclude each other.
+    fn location(&self) -> String;
+
+    /// What holds under which fault.
+    fn guarantees(&self) -> Guarantees;
+
+    /// Begins a session. What happens to its claims is told to `inbox`.
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>>;
+
+    /// Looks at lines; changes nothing.
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>>;
+
+    /// Takes a lock away from its holders, or from the holder of one fence; says how many lost it. Later fences are
+    /// larger, the holders are told, and a trace of who and why is left.
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32>;
+}
+
+/// One client's life in an engine.
+#[async_trait]
+pub trait Session: std::fmt::Debug + Send + Sync + 'static {
+    /// Joins the line, or says again that this claim is alive. A held claim asked for again with a smaller weight
+    /// gives the difference back (a writer becomes a reader).
+    async fn claim(&self, claim: &Claim) -> Result<Standing>;
+
+    /// Says that all these claims are alive; answers for each, in order. One round trip, however many.
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>>;
+
+    /// Leaves the line. Of the block of fences the first `used` are spent.
+    async fn release(&self, claim: &Claim, used: u32) -> Result<Release>;
+
+    /// Ends the session and everything it has.
+    async fn close(&self) -> Result<()>;
+}
+
+/// What happened to a session's claims without the session asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A waiting claim now holds.
+    Granted(ClaimId, Held),
+    /// Somebody joined the line behind this holder.
+    Wanted(ClaimId),
+    /// A claim is gone.
+    Ended(ClaimId, Ended),
+    /// The engine cannot be heard; what is held may still be ours.
+    Unsure,
+    /// The session is over; everything it had is lost.
+    Down(String),
+}
+
+/// Why a claim is gone although its session did not release it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// No word of the session reached the engine for a lease.
+    Expired,
+    /// Somebody took it away.
+    Evicted {
+        /// Who did.
+        by: String,
+        /// The reason given.
+        why: String,
+    },
+    /// The engine no longer knows the claim.
+    Forgotten,
+    /// The session ended.
+    Down(String),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Expired => f.write_str("the lease ended before a renewal got through"),
+            Self::Evicted { by, why } => write!(f, "evicted by {by}: {why}"),
+            Self::Forgotten => f.write_str("the engine no longer knows this claim"),
+            Self::Down(why) => write!(f, "the session ended: {why}"),
+        }
+    }
+}

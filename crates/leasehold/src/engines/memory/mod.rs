@@ -1,0 +1,281 @@
+#![doc = include_str!("docs.md")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use async_trait::async_trait;
+
+use crate::engine::{
+    Claim, ClaimView, Clock, Ended, Engine, Event, Guarantees, Identity, Inbox, Level, LineView,
+    Mode, Query, Release, Session, SessionId, Standing, Url, Verdict,
+};
+use crate::error::{Error, Result, Step};
+use crate::fence::Fence;
+use crate::line::{Change, Line, Moment};
+use crate::name::Name;
+use crate::sync::Shared;
+
+/// Lines in this process's memory.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    world: Arc<World>,
+    label: String,
+}
+
+/// Everything the sessions of one memory engine share.
+#[derive(Debug)]
+struct World {
+    clock: Clock,
+    state: Shared<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: HashMap<Name, Line>,
+    sessions: HashMap<SessionId, (Identity, Inbox)>,
+}
+
+/// The engine of a `memory:` URL. `memory:LABEL` is the same lines wherever it is opened in this process.
+pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
+    static LABELLED: OnceLock<Mutex<HashMap<String, Weak<World>>>> = OnceLock::new();
+    url.params().finish()?;
+    let label = url.path().to_owned();
+    if label.is_empty() {
+        return Ok(Arc::new(Memory::new(Clock::boot())));
+    }
+    let labelled = LABELLED.get_or_init(Mutex::default);
+    let mut labelled = labelled.lock().unwrap_or_else(PoisonError::into_inner);
+    let world = labelled.get(&label).and_then(Weak::upgrade);
+    let world = world.unwrap_or_else(|| World::new(Clock::boot()));
+    let _ = labelled.insert(label.clone(), Arc::downgrade(&world));
+    Ok(Arc::new(Memory { world, label }))
+}
+
+impl Memory {
+    /// Lines of its own, on this clock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{Options, engine::{Clock, Memory}};
+    /// let clock = Clock::simulated();
+    /// let engine = std::sync::Arc::new(Memory::new(clock.clone()));
+    /// let client = Options::new().clock(clock).open(engine).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            world: World::new(clock),
+            label: String::new(),
+        }
+    }
+}
+
+impl World {
+    fn new(clock: Clock) -> Arc<Self> {
+        let state = Shared::default();
+        Arc::new(Self { clock, state })
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.clock.now(),
+            floor: self.clock.wall(),
+        }
+    }
+
+    /// Tells the sessions, without the lock: what they do next may come back here.
+    fn tell(&self, told: Vec<(Inbox, Event)>) {
+        for (inbox, event) in told {
+            inbox.deliver(event);
+        }
+    }
+}
+
+impl State {
+    /// Forgets an idle line once the clock has passed its last fence.
+    fn tidy(&mut self, name: &Name, at: Moment) {
+        let idle = self
+            .lines
+            .get(name)
+            .is_some_and(|line| line.is_idle() && line.last_fence() < at.floor);
+        if idle {
+            drop(self.lines.remove(name));
+        }
+    }
+
+    fn address(&self, changes: Vec<Change>, evicted: Option<&Ended>) -> Vec<(Inbox, Event)> {
+        let addressed = changes.into_iter().filter_map(|change| {
+            let (_, inbox) = self.sessions.get(&change.session)?;
+            Some((inbox.clone(), change.event(evicted)))
+        });
+        addressed.collect()
+    }
+}
+
+#[async_trait]
+impl Engine for Memory {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    fn location(&self) -> String {
+        match self.label.as_str() {
+            "" => format!("memory:#{:p}", Arc::as_ptr(&self.world)),
+            label => format!("memory:{label}"),
+        }
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Absent, Fenced, Kept};
+        Guarantees::new(
+            "memory",
+            Level::L2,
+            [Kept, Fenced, Kept, Absent, Absent, Absent],
+        )
+        .scope("the tasks and threads of this process")
+        .dead_holder("they die together")
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let id = SessionId::random();
+        let sessions = &mut self.world.state.lock().sessions;
+        let _ = sessions.insert(id, (who.clone(), inbox));
+        let world = self.world.clone();
+        Ok(Arc::new(MemorySession { id, world }))
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        let clock = &self.world.clock;
+        let state = self.world.state.lock();
+        let wanted = |name: &Name| query.name.as_ref().is_none_or(|only| only == name);
+        let lines = state
+            .lines
+            .iter()
+            .filter(|(name, line)| wanted(name) && !line.is_idle());
+        let views = lines.map(|(name, line)| {
+            let claims = line.places().map(|place| {
+                let who = state
+                    .sessions
+                    .get(&place.session)
+                    .map(|(who, _)| who.clone());
+                let mode = Mode::of(place.weight, line.capacity());
+                let (since, until) = (
+                    clock.wall_time_of(place.since),
+                    clock.wall_time_of(place.deadline),
+                );
+                ClaimView::new(place.fence, mode, who, since, until)
+            });
+            LineView::new(name.clone(), claims)
+        });
+        let mut views: Vec<_> = views.collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(views)
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let at = self.world.moment();
+        let told = {
+            let mut state = self.world.state.lock();
+            let Some(line) = state.lines.get_mut(name) else {
+                return Ok(0);
+            };
+            let changes = line.evict(fence, at);
+            let ended = Ended::Evicted {
+                by: by.to_string(),
+                why: why.to_owned(),
+            };
+            state.address(changes, Some(&ended))
+        };
+        tracing::warn!(%name, %by, why, "evicted");
+        let evicted =
+            |(_, event): &&(Inbox, Event)| matches!(event, Event::Ended(_, Ended::Evicted { .. }));
+        let count = told.iter().filter(evicted).count();
+        self.world.tell(told);
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+}
+
+#[derive(Debug)]
+struct MemorySession {
+    id: SessionId,
+    world: Arc<World>,
+}
+
+#[async_trait]
+impl Session for MemorySession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        let at = self.world.moment();
+        let (answer, told) = {
+            let mut state = self.world.state.lock();
+            if !state.sessions.contains_key(&self.id) {
+                return Err(Error::closed(Step::Claim).on("memory"));
+            }
+            let line = state.lines.entry(claim.name.clone()).or_default();
+            let (answer, changes) = line.claim(&claim.ask(self.id), at);
+            (answer, state.address(changes, None))
+        };
+        self.world.tell(told);
+        Ok(answer?)
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+        let at = self.world.moment();
+        let mut told = Vec::new();
+        let mut standings = Vec::with_capacity(claims.len());
+        {
+            let mut state = self.world.state.lock();
+            for claim in claims {
+                let Some(line) = state.lines.get_mut(&claim.name) else {
+                    standings.push(Standing::Gone);
+                    continue;
+                };
+                let (standing, changes) = line.heartbeat(claim.id, at);
+                standings.push(standing);
+                told.extend(state.address(changes, None));
+            }
+        }
+        self.world.tell(told);
+        Ok(standings)
+    }
+
+    async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        let at = self.world.moment();
+        let (release, told) = {
+            let mut state = self.world.state.lock();
+            let Some(line) = state.lines.get_mut(&claim.name) else {
+                return Ok(Release::Gone);
+            };
+            let (release, changes) = line.release(claim.id, used, at);
+            let told = state.address(changes, None);
+            state.tidy(&claim.name, at);
+            (release, told)
+        };
+        self.world.tell(told);
+        Ok(release)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let at = self.world.moment();
+        let mut told = Vec::new();
+        {
+            let mut state = self.world.state.lock();
+            drop(state.sessions.remove(&self.id));
+            let names: Vec<_> = state.lines.keys().cloned().collect();
+            for name in names {
+                if let Some(line) = state.lines.get_mut(&name) {
+                    let changes = line.sweep_dead(at, |session| session == self.id);
+                    told.extend(state.address(changes, None));
+                }
+                state.tidy(&name, at);
+            }
+        }
+        self.world.tell(told);
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+//! The engines, a folder each.
+
+#[cfg(feature = "file")]
+pub(crate) mod file;
+pub(crate) mod memory;

@@ -1,0 +1,132 @@
+//! The token of a grant.
+
+use std::fmt;
+
+/// How many fences one grant reserves: a grant serves at most this many turns.
+pub const FENCE_BLOCK: u32 = 256;
+
+/// The token of a grant: for one name, every later turn has a larger one, whoever holds it.
+///
+/// Send it with every write and let the resource refuse a smaller one than it has seen ([`Gate`] does that in
+/// memory). It fits a signed 64-bit column.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let first = client.mutex("x").lock().await?;
+/// let fence = first.fence();
+/// first.release().await?;
+/// assert!(client.mutex("x").lock().await?.fence() > fence);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// A fence from its number, as read back from where it was stored.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::new(7).get(), 7);
+    /// ```
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number; at most `i64::MAX`.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::new(7).get(), 7);
+    /// ```
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fence({})", self.0)
+    }
+}
+
+/// The checking side of fences: remembers the largest fence it was shown and refuses smaller ones.
+///
+/// For a resource that lives in one process. Show it the fence **before the first read** of a critical section:
+/// a fence protects only from the moment the resource has seen it.
+///
+/// ```
+/// use leasehold::{Fence, Gate};
+///
+/// let gate = Gate::new();
+/// assert!(gate.admit(Fence::new(7)).is_ok());
+/// assert!(gate.admit(Fence::new(9)).is_ok());
+/// assert_eq!(gate.admit(Fence::new(7)).unwrap_err().seen, Fence::new(9));
+/// ```
+#[derive(Debug, Default)]
+pub struct Gate {
+    seen: std::sync::atomic::AtomicU64,
+}
+
+/// A [`Gate`] has seen a larger fence: whoever shows this one no longer holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// The fence that was shown.
+    pub shown: Fence,
+    /// The largest fence the gate has seen.
+    pub seen: Fence,
+}
+
+impl Gate {
+    /// A gate that has seen nothing.
+    ///
+    /// ```
+    /// let gate = leasehold::Gate::new();
+    /// assert!(gate.admit(leasehold::Fence::new(0)).is_ok());
+    /// ```
+    pub const fn new() -> Self {
+        Self {
+            seen: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// Lets a fence pass unless a larger one was shown before.
+    ///
+    /// # Errors
+    /// [`Stale`] with both fences.
+    ///
+    /// ```
+    /// use leasehold::{Fence, Gate};
+    /// let gate = Gate::new();
+    /// gate.admit(Fence::new(3)).unwrap();
+    /// assert!(gate.admit(Fence::new(2)).is_err());
+    /// ```
+    pub fn admit(&self, fence: Fence) -> Result<(), Stale> {
+        let seen = self
+            .seen
+            .fetch_max(fence.0, std::sync::atomic::Ordering::AcqRel);
+        if seen > fence.0 {
+            return Err(Stale {
+                shown: fence,
+                seen: Fence(seen),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "fence {} is stale: {} was seen, so somebody else has held the lock since",
+            self.shown, self.seen
+        )
+    }
+}
+
+impl std::error::Error for Stale {}

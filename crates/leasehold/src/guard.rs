@@ -1,0 +1,227 @@
+//! What the caller holds.
+
+use std::fmt;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+use crate::session::State;
+use crate::turns::Turn;
+
+/// A held lock. It is renewed in the background until it is released or dropped.
+///
+/// A guard is yours while [`state`](Self::state) is not [`State::Lost`]. It becomes lost on its own clock *before* the
+/// engine lets anybody else in, but a process that stood still may run one more step before it looks: if that step
+/// can do harm, send [`fence`](Self::fence) with it and let the resource refuse old fences.
+///
+/// Dropping a guard releases it in the background: it never blocks and never panics, also outside a runtime.
+/// [`release`](Self::release) is the way to know that it was still held.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let guard = client.mutex("stock:42").lock().await?;
+/// println!("writing with fence {}", guard.fence());
+/// guard.check()?; // before a step that must not be late
+/// assert_eq!(guard.release().await?, leasehold::Released::Released);
+/// # Ok(()) }
+/// ```
+#[must_use = "a guard that is dropped at once releases the lock at once"]
+pub struct Guard {
+    turn: Turn,
+}
+
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Released {
+    /// The lock was held until now.
+    Released,
+    /// The lock had been lost before: somebody else may have held it since.
+    WasLost,
+}
+
+impl Guard {
+    pub(crate) const fn new(turn: Turn) -> Self {
+        Self { turn }
+    }
+
+    /// The token of this turn: larger than that of every earlier holder of the name. Present it before the first
+    /// read of what the lock protects.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let gate = leasehold::Gate::new();
+    /// let guard = client.mutex("x").lock().await?;
+    /// gate.admit(guard.fence()).expect("nobody later was here");
+    /// # Ok(()) }
+    /// ```
+    pub fn fence(&self) -> Fence {
+        self.turn.fence()
+    }
+
+    /// The name that is locked.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// assert_eq!(client.mutex("x").lock().await?.name().as_str(), "x");
+    /// # Ok(()) }
+    /// ```
+    pub fn name(&self) -> &Name {
+        &self.turn.grant().claim.name
+    }
+
+    /// Whether the lock is still ours, by our own clock. No round trip.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert_ne!(guard.state(), leasehold::State::Lost);
+    /// # Ok(()) }
+    /// ```
+    pub fn state(&self) -> State {
+        self.turn.grant().state()
+    }
+
+    /// Fails if the lock is lost. No round trip.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] with the reason.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// guard.check()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        match self.state() {
+            State::Lost => Err(self.lost_error()),
+            State::Valid | State::Unsure => Ok(()),
+        }
+    }
+
+    /// When the lock is lost unless a renewal gets through; moves with every renewal.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert!(guard.deadline() > std::time::Instant::now());
+    /// # Ok(()) }
+    /// ```
+    pub fn deadline(&self) -> Instant {
+        self.turn.grant().deadline()
+    }
+
+    /// How long until [`deadline`](Self::deadline); zero once it is lost.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert!(!guard.remaining().is_zero());
+    /// # Ok(()) }
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        self.turn.grant().remaining()
+    }
+
+    /// Waits until the lock is lost; the error says why.
+    ///
+    /// # Ordering
+    /// Told before the engine lets anybody else in, unless the engine itself takes the lock away (eviction).
+    /// # Cancel safety
+    /// May be dropped and called again at any time; a loss is never missed.
+    /// # Errors
+    /// None; the returned error *is* the answer.
+    /// # Not promised
+    /// A process that stands still is told when it runs again; look at [`check`](Self::check) before acting.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// tokio::select! {
+    ///     why = guard.lost() => eprintln!("stop: {why}"),
+    ///     () = async { /* the work */ } => {}
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + '_ {
+        async {
+            self.turn.grant().token().cancelled().await;
+            self.lost_error()
+        }
+    }
+
+    /// A token that is cancelled when the lock is lost, to hand to the code that does the work.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// let token = guard.cancellation_token();
+    /// assert!(!token.is_cancelled());
+    /// # Ok(()) }
+    /// ```
+    pub fn cancellation_token(&self) -> CancellationToken {
+        // A child: cancelling it must not tell others that the lock is lost.
+        self.turn.grant().token().child_token()
+    }
+
+    /// Gives the lock back and says whether it was held until now.
+    ///
+    /// # Ordering
+    /// The next in line holds the lock when this returns, if the engine could be reached.
+    /// # Cancel safety
+    /// Dropping the future leaves the release to the background; it happens once.
+    /// # Errors
+    /// If the engine could not be told. The background goes on trying until the lease ends.
+    /// # Not promised
+    /// That nobody acted meanwhile: [`Released::WasLost`] means somebody else may have held the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("x").lock().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(self) -> Result<Released> {
+        Ok(match self.turn.release().await? {
+            crate::engine::Release::Released => Released::Released,
+            crate::engine::Release::Gone => Released::WasLost,
+        })
+    }
+
+    pub(crate) fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    fn lost_error(&self) -> Error {
+        let why = self
+            .turn
+            .grant()
+            .why_lost()
+            .map_or_else(String::new, ToString::to_string);
+        Error::new(ErrorKind::Lost, Step::Hold, why).of(self.name())
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", self.name())
+            .field("fence", &self.fence())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

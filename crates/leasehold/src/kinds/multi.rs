@@ -1,0 +1,221 @@
+//! Several names at once.
+
+use std::future::Future;
+use std::panic::Location;
+use std::time::Duration;
+
+use super::{Handle, terms};
+use crate::claim::Mode;
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Released};
+use crate::turns::{Terms, Turns};
+
+/// Several names at once, all or none. Names are taken in sorted order, so two of these never wait for each other.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let both = client.multi(["acct:2", "acct:1"]).lock().await?;
+/// assert_eq!(both.guards().len(), 2);
+/// assert!(client.mutex("acct:1").try_lock().await?.is_none());
+/// both.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a lock does nothing until it is asked for"]
+pub struct Multi(Names);
+
+/// The handles in sorted order, each name once.
+#[derive(Debug, Clone)]
+struct Names {
+    mutexes: Vec<Handle>,
+    terms: Terms,
+}
+
+impl Multi {
+    pub(crate) fn new<S: AsRef<str>>(
+        turns: &Turns,
+        names: impl IntoIterator<Item = S>,
+        terms: Terms,
+    ) -> Self {
+        let names: std::collections::BTreeSet<_> = names
+            .into_iter()
+            .map(|name| name.as_ref().to_owned())
+            .collect();
+        let mutexes = names
+            .iter()
+            .map(|name| Handle::new(turns, name, terms.clone()))
+            .collect();
+        Self(Names { mutexes, terms })
+    }
+
+    terms!();
+
+    /// Waits until all names are held.
+    ///
+    /// # Ordering
+    /// Each name as [`Mutex::lock`](crate::Mutex::lock); in sorted order, whatever order they were given in.
+    /// # Cancel safety
+    /// Dropping the future gives back what it had.
+    /// # Errors
+    /// As [`Mutex::lock`](crate::Mutex::lock), and if a name taken earlier was lost while waiting for a later one; nothing stays held.
+    /// # Not promised
+    /// A name that waits for another is held meanwhile: others wait for it too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.multi(["a", "b"]).lock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + '_ {
+        let all = self.all(true, Location::caller());
+        async { Ok(all.await?.unwrap_or_default()) }
+    }
+
+    /// All names, if all are free now.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// assert!(client.multi(["a", "b"]).try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + '_ {
+        self.all(false, Location::caller())
+    }
+
+    /// Like [`lock`](Self::lock), for at most this long for all of them together; then `None`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # use std::time::Duration;
+    /// assert!(client.multi(["a", "b"]).lock_within(Duration::from_secs(1)).await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn lock_within(
+        &self,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + '_ {
+        let all = self.all(true, Location::caller());
+        async move {
+            match tokio::time::timeout(patience, all).await {
+                Ok(taken) => taken,
+                Err(_) => Ok(None),
+            }
+        }
+    }
+
+    async fn all(
+        &self,
+        waits: bool,
+        place: &'static Location<'static>,
+    ) -> Result<Option<MultiGuard>> {
+        let mut guards = Vec::with_capacity(self.0.mutexes.len());
+        for handle in &self.0.mutexes {
+            let mut handle = handle.clone();
+            handle.terms = self.0.terms.clone();
+            match handle.take(Mode::Mutex, waits, place).await? {
+                Some(guard) => guards.push(guard),
+                None => {
+                    // Given back before the answer, so that "busy" leaves nothing held.
+                    let _ = MultiGuard { guards }.release().await?;
+                    return Ok(None);
+                }
+            }
+        }
+        let guard = MultiGuard { guards };
+        guard.check()?;
+        Ok(Some(guard))
+    }
+}
+
+/// Several held names. Dropping it releases all of them in the background.
+#[derive(Debug, Default)]
+#[must_use = "a guard that is dropped at once releases the locks at once"]
+pub struct MultiGuard {
+    guards: Vec<Guard>,
+}
+
+impl MultiGuard {
+    /// The guards in the sorted order of their names, each with its own fence.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.multi(["b", "a"]).lock().await?;
+    /// assert_eq!(guard.guards()[0].name().as_str(), "a");
+    /// # Ok(()) }
+    /// ```
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Fails if any of the names is lost.
+    ///
+    /// # Errors
+    /// That of the first name that is lost.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// client.multi(["a", "b"]).lock().await?.check()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        self.guards.iter().try_for_each(Guard::check)
+    }
+
+    /// Waits until any of the names is lost. Cancel-safe, as [`Guard::lost`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.multi(["a", "b"]).lock().await?;
+    /// tokio::select! {
+    ///     why = guard.lost() => eprintln!("stop: {why}"),
+    ///     () = async { /* the work */ } => {}
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> Error {
+        let mut all: Vec<_> = self
+            .guards
+            .iter()
+            .map(|guard| Box::pin(guard.lost()))
+            .collect();
+        std::future::poll_fn(move |cx| {
+            let mut lost = all.iter_mut().map(|lost| lost.as_mut().poll(cx));
+            lost.find(std::task::Poll::is_ready)
+                .unwrap_or(std::task::Poll::Pending)
+        })
+        .await
+    }
+
+    /// Gives all names back. [`Released::WasLost`] if any had been lost.
+    ///
+    /// # Errors
+    /// The first error; the other names are given back all the same.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// client.multi(["a", "b"]).lock().await?.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(self) -> Result<Released> {
+        let (mut released, mut failed) = (Released::Released, None);
+        for guard in self.guards.into_iter().rev() {
+            match guard.release().await {
+                Ok(Released::WasLost) => released = Released::WasLost,
+                Ok(Released::Released) => {}
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(released), Err)
+    }
+}

@@ -1,0 +1,65 @@
+//! Distributed locks: one API, one set of promises over every engine.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+//! let client = leasehold::connect("memory:").await?;   // or "file:", or LEASEHOLD_URL
+//! let guard = client.mutex("stock:42").lock().await?;  // waits its turn
+//! // … the work; send guard.fence() with every write …
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Which kind?
+//! | you want | take |
+//! |---|---|
+//! | one at a time | [`Mutex`] |
+//! | many who look, one who changes | [`RwLock`] |
+//! | a few at a time | [`Semaphore`] |
+//! | several names in one step | [`Multi`] |
+//! | no async | [`blocking`] |
+//!
+//! # What is promised
+//! At most one live guard per name is valid at a time, within the faults for which the engine's
+//! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
+//! lets anybody else in. If your process stands still it may still run one step before it looks: pass
+//! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
+//! the tests cite.
+//!
+//! # Layout
+//! ```text
+//! kinds     Mutex RwLock Semaphore Multi              what people call
+//! turns     the line inside this process              hands a grant from task to task
+//! session   heartbeat, events, reaper, validity       the only background tasks
+//! engine    the two traits of an engine
+//! engines   memory, file                              a folder each
+//! line      the rule that all of them follow, pure
+//! ```
+
+mod claim;
+mod client;
+mod clock;
+mod error;
+mod fence;
+mod guard;
+mod identity;
+mod kinds;
+mod name;
+mod session;
+mod sync;
+mod turns;
+
+pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod engine;
+mod engines;
+pub mod line;
+
+pub use self::client::{Client, Options, Shutdown, connect};
+pub use self::error::{Error, ErrorKind, Result, Step};
+pub use self::fence::{Fence, Gate, Stale};
+pub use self::guard::{Guard, Released};
+pub use self::kinds::{Multi, MultiGuard, Mutex, RwLock, Semaphore, WriteGuard};
+pub use self::name::{NAME_MAX, Name};
+pub use self::session::State;
+pub use self::turns::{Bound, Owner};

@@ -1,0 +1,117 @@
+//! What is locked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Step};
+
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 512;
+
+/// What is locked: an opaque string of 1 to 512 bytes without control characters.
+///
+/// Two names are the same lock only if they are the same bytes: case and Unicode normal form matter, and no
+/// character has a meaning. Every engine encodes names injectively.
+///
+/// ```
+/// use leasehold::Name;
+///
+/// assert_eq!(Name::new("stock:42")?.as_str(), "stock:42");
+/// assert_ne!(Name::new("Stock:42")?, Name::new("stock:42")?);
+/// assert!(Name::new("").is_err());
+/// assert!(Name::new("two\nlines").is_err());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks a string and makes it a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the string is empty, longer than 512 bytes or has a control character.
+    ///
+    /// ```
+    /// let error = leasehold::Name::new("x".repeat(513)).unwrap_err();
+    /// assert!(error.to_string().contains("at most 512"));
+    /// ```
+    pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
+        let name = name.as_ref();
+        let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, Step::Name, what));
+        if name.is_empty() {
+            return refuse("the name is empty; a name has 1 to 512 bytes".into());
+        }
+        if name.len() > NAME_MAX {
+            return refuse(format!(
+                "the name has {} bytes; a name has at most {NAME_MAX}: lock a digest of it instead",
+                name.len()
+            ));
+        }
+        if let Some((at, bad)) = name.char_indices().find(|(_, c)| c.is_control()) {
+            return refuse(format!(
+                "the name has the control character U+{:04X} at byte {at}; names have none",
+                bad as u32
+            ));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as it was given.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Name::new("a/b")?.as_str(), "a/b");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl TryFrom<&str> for Name {
+    type Error = Error;
+    fn try_from(name: &str) -> Result<Self, Error> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self, Error> {
+        Self::new(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_exact() {
+        assert!(Name::new("x".repeat(512)).is_ok());
+        assert!(Name::new("é".repeat(256)).is_ok());
+        for (bad, hint) in [
+            (String::new(), "empty"),
+            ("x".repeat(513), "513 bytes"),
+            ("é".repeat(257), "514 bytes"),
+            ("a\0b".into(), "U+0000 at byte 1"),
+            ("\u{9f}".into(), "U+009F"),
+            ("tab\t".into(), "U+0009"),
+        ] {
+            let error = Name::new(&bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(hint), "{error}");
+        }
+    }
+}

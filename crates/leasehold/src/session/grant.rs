@@ -1,0 +1,190 @@
+//! A grant as this process knows it: its fences, and how long it is ours.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::claim::Claim;
+use crate::clock::{Clock, Micros, micros};
+use crate::engine::{Ended, Held};
+use crate::fence::Fence;
+
+/// Whether a guard may still be trusted.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// let client = leasehold::connect("memory:").await?;
+/// let guard = client.mutex("x").lock().await?;
+/// assert_eq!(guard.state(), leasehold::State::Valid);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Renewals get through.
+    Valid,
+    /// Renewals are failing; the lease has not ended yet. Finish quickly or stop.
+    Unsure,
+    /// The lease ended, or the grant was taken away. Never taken back.
+    Lost,
+}
+
+/// Who wants to know when something about a grant changed.
+pub(crate) trait Home: Send + Sync {
+    /// The grant is wanted, lost, or its parking time is over: look at it again.
+    fn look(self: Arc<Self>, grant: &Arc<Grant>);
+}
+
+/// The engine's yes to one claim, shared by all turns that use it.
+pub(crate) struct Grant {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) since: Micros,
+    pub(crate) home: Weak<dyn Home>,
+    clock: Clock,
+    first: Fence,
+    block: u32,
+    turns: AtomicU32,
+    wanted: AtomicBool,
+    until: AtomicU64,
+    unsure: AtomicBool,
+    lost: OnceLock<Ended>,
+    // Made only when somebody asks: most guards are released before anybody does.
+    token: OnceLock<CancellationToken>,
+}
+
+impl Grant {
+    pub(crate) fn new(
+        claim: Arc<Claim>,
+        held: Held,
+        until: Micros,
+        home: Weak<dyn Home>,
+        clock: &Clock,
+    ) -> Self {
+        Self {
+            claim,
+            since: clock.now(),
+            home,
+            clock: clock.clone(),
+            first: held.fence,
+            block: held.block,
+            turns: AtomicU32::new(0),
+            wanted: AtomicBool::new(held.wanted),
+            until: AtomicU64::new(until),
+            unsure: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            token: OnceLock::new(),
+        }
+    }
+
+    /// The fence of the next turn, while there are any.
+    pub(crate) fn next_fence(&self) -> Option<Fence> {
+        let turn = self.turns.fetch_add(1, Ordering::AcqRel);
+        if turn >= self.block {
+            let _ = self.turns.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Fence::new(self.first.get() + u64::from(turn)))
+    }
+
+    /// How many turns it has served.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_fences(&self) -> bool {
+        self.turns() < self.block
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_wanted(&self, wanted: bool) {
+        self.wanted.store(wanted, Ordering::Release);
+    }
+
+    pub(crate) fn set_unsure(&self, unsure: bool) {
+        self.unsure.store(unsure, Ordering::Release);
+    }
+
+    /// The end of validity on our own clock.
+    pub(crate) fn until(&self) -> Micros {
+        self.until.load(Ordering::Acquire)
+    }
+
+    /// A renewal got through. Does nothing for a grant that has already ended: a loss is never taken back.
+    pub(crate) fn extend(&self, until: Micros) {
+        if self.state() != State::Lost {
+            let _ = self.until.fetch_max(until, Ordering::AcqRel);
+            self.set_unsure(false);
+        }
+    }
+
+    /// Tells everybody that it is lost, once.
+    pub(crate) fn lose(&self, why: Ended) {
+        if self.lost.set(why).is_ok()
+            && let Some(token) = self.token.get()
+        {
+            token.cancel();
+        }
+    }
+
+    /// Looks at the clock: the lease ends whether or not anybody ran to notice.
+    pub(crate) fn state(&self) -> State {
+        if self.lost.get().is_some() {
+            return State::Lost;
+        }
+        if self.clock.now() >= self.until() {
+            self.lose(Ended::Expired);
+            return State::Lost;
+        }
+        match self.unsure.load(Ordering::Acquire) {
+            true => State::Unsure,
+            false => State::Valid,
+        }
+    }
+
+    pub(crate) fn why_lost(&self) -> Option<&Ended> {
+        self.lost.get()
+    }
+
+    /// Cancelled when the grant is lost, also if that was before the token was made.
+    pub(crate) fn token(&self) -> &CancellationToken {
+        let token = self.token.get_or_init(CancellationToken::new);
+        if self.state() == State::Lost {
+            token.cancel();
+        }
+        token
+    }
+
+    pub(crate) fn deadline(&self) -> std::time::Instant {
+        self.clock.instant_of(self.until())
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.state() {
+            State::Lost => Duration::ZERO,
+            _ => Duration::from_micros(self.until().saturating_sub(self.clock.now())),
+        }
+    }
+
+    /// How long it has been held.
+    pub(crate) fn age(&self) -> Duration {
+        Duration::from_micros(self.clock.now().saturating_sub(self.since))
+    }
+
+    pub(crate) fn look(self: &Arc<Self>) {
+        if let Some(home) = self.home.upgrade() {
+            home.look(self);
+        }
+    }
+}
+
+/// What is taken off a lease on our side, so that a loss is told before the engine lets anybody else in: clocks
+/// that run apart by up to 2 %, and the time it takes to tell.
+pub(crate) fn validity(sent: Micros, lease: Duration) -> Micros {
+    let lease = micros(lease);
+    let margin = (lease / 50 + 5_000).min(lease / 4);
+    sent.saturating_add(lease - margin)
+}

@@ -1,0 +1,213 @@
+//! One task per client keeps every grant and every place in line alive, and tells losses on time.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::grant::{Grant, validity};
+use super::keeper::Keeper;
+use super::table::{Entry, Outcome, Phase};
+use crate::claim::Claim;
+use crate::clock::{Clock, Micros, micros};
+use crate::engine::{Ended, Session, Standing};
+use crate::error::Result;
+
+/// One call for all that is due.
+struct Beat {
+    sent: Micros,
+    claims: Vec<Arc<Claim>>,
+}
+
+type Answer = (Beat, Option<Result<Vec<Standing>>>);
+
+/// Runs until the client is gone.
+pub(super) async fn run(keeper: Weak<Keeper>, session: Arc<dyn Session>, clock: Clock) {
+    let mut under_way: Option<Pin<Box<dyn Future<Output = Answer> + Send>>> = None;
+    loop {
+        let Some(alive) = keeper.upgrade() else {
+            return;
+        };
+        if under_way.is_none()
+            && let Some(beat) = alive.due()
+        {
+            under_way = Some(Box::pin(say(session.clone(), beat)));
+        }
+        let wake = alive.next_wake(under_way.is_some());
+        let earlier = alive.wake.clone();
+        let mut sooner = pin!(earlier.notified());
+        // Armed before the last look, so that a claim that came meanwhile is not slept over.
+        let _ = sooner.as_mut().enable();
+        if alive.next_wake(under_way.is_some()) < wake {
+            continue;
+        }
+        drop(alive);
+        let answer = async {
+            match &mut under_way {
+                Some(call) => call.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            (beat, answer) = answer => {
+                under_way = None;
+                let Some(alive) = keeper.upgrade() else { return };
+                alive.answered(beat, answer);
+            }
+            () = sleep(&clock, wake) => {}
+            () = sooner => {}
+        }
+        if let Some(alive) = keeper.upgrade() {
+            alive.tell_what_ended();
+        }
+    }
+}
+
+/// Tokio's timers stand still in suspend, so no sleep is long: a loss is told soon after the machine wakes.
+const LONGEST_SLEEP: Micros = 60_000_000;
+
+async fn sleep(clock: &Clock, wake: Micros) {
+    if wake == Micros::MAX {
+        return std::future::pending().await;
+    }
+    clock
+        .sleep_until(wake.min(clock.now() + LONGEST_SLEEP))
+        .await;
+}
+
+/// A beat has a timeout of its own, so that one silent call cannot use up the lease.
+async fn say(session: Arc<dyn Session>, beat: Beat) -> Answer {
+    let shortest = beat.claims.iter().map(|claim| claim.lease).min();
+    let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
+    let call = session.heartbeat(&beat.claims);
+    let answer = tokio::time::timeout(patience, call).await.ok();
+    (beat, answer)
+}
+
+impl Keeper {
+    /// Everything due now or soon: a claim comes along a little early rather than cause a call of its own.
+    fn due(&self) -> Option<Beat> {
+        let now = self.clock.now();
+        let mut claims = Vec::new();
+        let mut table = self.table.lock();
+        for entry in table.values_mut() {
+            let slack = micros(entry.claim.lease) / 8;
+            if matches!(entry.phase, Phase::Asking { .. }) || entry.due > now.saturating_add(slack)
+            {
+                continue;
+            }
+            claims.push(entry.claim.clone());
+            // Should the call fail, it is tried again soon.
+            entry.due = now.saturating_add((micros(entry.claim.lease) / 10).max(10_000));
+        }
+        (!claims.is_empty()).then_some(Beat { sent: now, claims })
+    }
+
+    /// When the task has to look again. While a call is under way only ends matter.
+    fn next_wake(&self, calling: bool) -> Micros {
+        let table = self.table.lock();
+        let wakes = table.values().map(|entry| match (&entry.phase, calling) {
+            (Phase::Held { grant, parked }, true) => {
+                grant.until().min(parked.unwrap_or(Micros::MAX))
+            }
+            (_, true) => Micros::MAX,
+            (_, false) => entry.wake(),
+        });
+        let wake = wakes.min().unwrap_or(Micros::MAX);
+        self.asleep_until
+            .store(wake, std::sync::atomic::Ordering::SeqCst);
+        wake
+    }
+
+    fn answered(&self, beat: Beat, answer: Option<Result<Vec<Standing>>>) {
+        match answer {
+            Some(Ok(standings)) if standings.len() == beat.claims.len() => {
+                for (claim, standing) in beat.claims.iter().zip(standings) {
+                    self.stands(claim, beat.sent, standing);
+                }
+            }
+            failed => {
+                let why = match failed {
+                    None => "no answer in time".to_owned(),
+                    Some(Err(error)) => error.to_string(),
+                    Some(Ok(_)) => "the engine answered for another number of claims".to_owned(),
+                };
+                tracing::warn!(claims = beat.claims.len(), why, "a heartbeat failed");
+                let table = self.table.lock();
+                let entries = beat.claims.iter().filter_map(|claim| table.get(&claim.id));
+                entries
+                    .filter_map(Entry::grant)
+                    .for_each(|grant| grant.set_unsure(true));
+            }
+        }
+    }
+
+    /// The engine said where a claim stands.
+    fn stands(&self, claim: &Claim, sent: Micros, standing: Standing) {
+        let mut table = self.table.lock();
+        let Some(entry) = table.get_mut(&claim.id) else {
+            return;
+        };
+        match standing {
+            Standing::Held(held) => {
+                entry.heard(sent);
+                if let Some(grant) = entry.grant().cloned() {
+                    let news = held.wanted && !grant.is_wanted();
+                    grant.set_wanted(held.wanted);
+                    drop(table);
+                    if news {
+                        grant.look();
+                    }
+                } else {
+                    // The push was lost; this repairs it.
+                    self.settle(table, claim.id, Outcome::Granted(held));
+                }
+            }
+            Standing::Waiting { look_again, .. } => {
+                if entry.grant().is_some() {
+                    return self.settle(table, claim.id, Outcome::Ended(Ended::Forgotten));
+                }
+                entry.heard(sent);
+                entry.due = entry
+                    .due
+                    .min(self.clock.now().saturating_add(micros(look_again)));
+            }
+            Standing::Gone | Standing::Busy => {
+                let why = match validity(entry.said, claim.lease) <= self.clock.now() {
+                    true => Ended::Expired,
+                    false => Ended::Forgotten,
+                };
+                self.settle(table, claim.id, Outcome::Ended(why));
+            }
+        }
+    }
+
+    /// Tells the grants whose time is over, and looks at those parked long enough.
+    fn tell_what_ended(&self) {
+        let now = self.clock.now();
+        let mut ended: Vec<Arc<Grant>> = Vec::new();
+        let mut parked: Vec<Arc<Grant>> = Vec::new();
+        for entry in self.table.lock().values_mut() {
+            let Phase::Held {
+                grant,
+                parked: until,
+            } = &mut entry.phase
+            else {
+                continue;
+            };
+            if grant.until() <= now {
+                ended.push(grant.clone());
+            } else if until.is_some_and(|until| until <= now) {
+                *until = None;
+                parked.push(grant.clone());
+            }
+        }
+        for grant in ended {
+            grant.lose(Ended::Expired);
+            // The engine may still have it: what we no longer trust, others need not wait for.
+            self.discard(&grant);
+            grant.look();
+        }
+        parked.iter().for_each(Grant::look);
+    }
+}

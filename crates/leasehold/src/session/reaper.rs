@@ -1,0 +1,111 @@
+//! Gives back what was dropped: claims of cancelled futures, grants of dropped guards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+use crate::claim::Claim;
+use crate::clock::{Clock, Micros, micros};
+use crate::engine::Session;
+
+/// One claim to give back.
+pub(super) struct Job {
+    pub(super) claim: Arc<Claim>,
+    pub(super) used: u32,
+}
+
+/// Sending never blocks and works outside a runtime; what cannot be sent any more ends with its lease.
+pub(super) struct Reaper {
+    jobs: mpsc::UnboundedSender<Job>,
+    pub(super) progress: Arc<Progress>,
+}
+
+/// How much is still to be given back.
+#[derive(Default)]
+pub(super) struct Progress {
+    open: AtomicUsize,
+    pub(super) changed: Notify,
+}
+
+impl Progress {
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    fn done(&self) {
+        let _ = self.open.fetch_sub(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+}
+
+/// Releases under way at the same time.
+const AT_ONCE: usize = 64;
+
+impl Reaper {
+    /// Starts the task. When the last sender is gone it finishes what is left and closes the session.
+    #[expect(clippy::disallowed_methods, reason = "the session starts tasks")]
+    pub(super) fn start(session: Arc<dyn Session>, clock: Clock) -> Self {
+        let (jobs, inbox) = mpsc::unbounded_channel();
+        let progress = Arc::<Progress>::default();
+        let _ = tokio::spawn(run(session, clock, inbox, progress.clone()));
+        Self { jobs, progress }
+    }
+
+    pub(super) fn give_back(&self, claim: Arc<Claim>, used: u32) {
+        let _ = self.progress.open.fetch_add(1, Ordering::AcqRel);
+        if self.jobs.send(Job { claim, used }).is_err() {
+            self.progress.done();
+        }
+    }
+}
+
+async fn run(
+    session: Arc<dyn Session>,
+    clock: Clock,
+    mut inbox: mpsc::UnboundedReceiver<Job>,
+    progress: Arc<Progress>,
+) {
+    let mut under_way = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = under_way.join_next() => {}
+            job = inbox.recv(), if under_way.len() < AT_ONCE => match job {
+                None => break,
+                Some(job) => {
+                    let (session, clock, progress) = (session.clone(), clock.clone(), progress.clone());
+                    let _ = under_way.spawn(async move {
+                        release(&*session, &clock, &job).await;
+                        progress.done();
+                    });
+                }
+            },
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+    if let Err(error) = session.close().await {
+        tracing::debug!(%error, "closing the session");
+    }
+}
+
+/// Tries until it is done or the claim has ended by itself.
+async fn release(session: &dyn Session, clock: &Clock, job: &Job) {
+    let lease = micros(job.claim.lease);
+    let end: Micros = clock.now().saturating_add(lease);
+    let mut pause = Duration::from_millis(10);
+    loop {
+        let patience = Duration::from_micros(end.saturating_sub(clock.now()));
+        match tokio::time::timeout(patience, session.release(&job.claim, job.used)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => tracing::debug!(%error, "giving back in the background"),
+            Err(_) => {}
+        }
+        if clock.now() >= end {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}

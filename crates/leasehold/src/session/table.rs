@@ -1,0 +1,125 @@
+//! All claims of one client: what is asked for, what waits, what is held.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Weak};
+
+use tokio::sync::oneshot;
+
+use super::grant::{Grant, Home, validity};
+use crate::claim::{Claim, ClaimId};
+use crate::clock::{Clock, Micros, micros};
+use crate::engine::{Ended, Held};
+
+/// The entries by claim id. Ids are random, so they are their own hash.
+pub(super) type Table = HashMap<ClaimId, Entry, BuildHasherDefault<IdHasher>>;
+
+pub(super) struct Entry {
+    pub(super) claim: Arc<Claim>,
+    pub(super) phase: Phase,
+    /// Whether it is renewed once it is held.
+    pub(super) keep_alive: bool,
+    /// When the last word that the engine acknowledged was sent. Validity counts from here.
+    pub(super) said: Micros,
+    /// When to say the next word.
+    pub(super) due: Micros,
+    pub(super) home: Weak<dyn Home>,
+}
+
+pub(super) enum Phase {
+    /// The claim is on its way. The engine's push may overtake its reply.
+    Asking { early: Option<Outcome> },
+    /// It waits in the engine's line.
+    Waiting(oneshot::Sender<Outcome>),
+    /// It holds.
+    Held {
+        grant: Arc<Grant>,
+        /// Kept without a user until then.
+        parked: Option<Micros>,
+    },
+}
+
+/// How a wait ended.
+pub(super) enum Outcome {
+    Granted(Held),
+    Ended(Ended),
+}
+
+impl Entry {
+    pub(super) fn new(claim: Arc<Claim>, keep_alive: bool, home: Weak<dyn Home>) -> Self {
+        Self {
+            claim,
+            phase: Phase::Asking { early: None },
+            keep_alive,
+            said: 0,
+            due: Micros::MAX,
+            home,
+        }
+    }
+
+    /// The engine acknowledged a word that was sent then.
+    pub(super) fn heard(&mut self, sent: Micros) {
+        self.said = self.said.max(sent);
+        self.due = self.said.saturating_add(micros(self.claim.lease) / 3);
+        if let Phase::Held { grant, .. } = &self.phase {
+            grant.extend(validity(self.said, self.claim.lease));
+            if !self.keep_alive {
+                self.due = Micros::MAX;
+            }
+        }
+    }
+
+    /// The claim holds from now on.
+    pub(super) fn hold(&mut self, held: Held, waited: bool, clock: &Clock) -> Arc<Grant> {
+        let until = validity(self.said, self.claim.lease);
+        let grant = Grant::new(self.claim.clone(), held, until, self.home.clone(), clock);
+        let grant = Arc::new(grant);
+        self.phase = Phase::Held {
+            grant: grant.clone(),
+            parked: None,
+        };
+        if !self.keep_alive {
+            // One last word, so that a fixed lease is counted from the grant and not from the wait.
+            self.due = if waited { 0 } else { Micros::MAX };
+        }
+        grant
+    }
+
+    pub(super) fn grant(&self) -> Option<&Arc<Grant>> {
+        match &self.phase {
+            Phase::Held { grant, .. } => Some(grant),
+            _ => None,
+        }
+    }
+
+    /// When something has to be done about it.
+    pub(super) fn wake(&self) -> Micros {
+        match &self.phase {
+            Phase::Asking { .. } => Micros::MAX,
+            Phase::Waiting(_) => self.due,
+            Phase::Held { grant, parked } => self
+                .due
+                .min(grant.until())
+                .min(parked.unwrap_or(Micros::MAX)),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, id: u128) {
+        self.0 = id as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,12 @@
+//! A mutex that survives a panic of its holder: every critical section here leaves its state whole.
+
+use std::sync::{MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared<T>(std::sync::Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

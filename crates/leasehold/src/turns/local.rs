@@ -1,0 +1,401 @@
+//! The line of one name inside this process.
+
+use std::panic::Location;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::owner::Who;
+use super::state::{Active, Parked, State, Wake, Wakes};
+use super::terms::{Reentrant, Terms};
+use super::turn::{End, Front, Turn};
+use super::{Bound, Registry};
+use crate::claim::{Claim, Mode};
+use crate::clock::micros;
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::name::Name;
+use crate::session::{Asked, Grant, Home, Keeper, State as Validity};
+use crate::sync::Shared;
+
+/// One task's request, as the local line sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) mode: Mode,
+    pub(crate) waits: bool,
+    pub(crate) lease: Duration,
+    pub(crate) keep_alive: bool,
+    pub(crate) min_hold: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) strict: bool,
+    pub(crate) reentrant: bool,
+    pub(crate) who: Who,
+    pub(crate) place: &'static Location<'static>,
+}
+
+impl Ask {
+    pub(crate) fn new(
+        mode: Mode,
+        waits: bool,
+        terms: &Terms,
+        place: &'static Location<'static>,
+    ) -> Self {
+        let who = match &terms.reentrant {
+            Reentrant::Owner(owner) => owner.into(),
+            _ => Who::runs(),
+        };
+        Self {
+            mode,
+            waits,
+            lease: terms.lease,
+            keep_alive: terms.keep_alive,
+            min_hold: terms.min_hold,
+            linger: terms.linger,
+            strict: terms.strict,
+            reentrant: terms.reentrant != Reentrant::No,
+            who,
+            place,
+        }
+    }
+}
+
+/// The line of one name inside this process.
+pub(crate) struct Local {
+    name: Name,
+    keeper: Arc<Keeper>,
+    pub(super) bound: Bound,
+    registry: Arc<Registry>,
+    state: Shared<State>,
+}
+
+/// How an ask begins.
+enum Entry {
+    Turn(Turn),
+    /// To the engine, in the name of this process.
+    Front(Front),
+    /// To the engine, past the local line.
+    Alone,
+    Wait(u64, tokio::sync::oneshot::Receiver<Wake>),
+    Busy,
+}
+
+impl Local {
+    pub(super) fn new(
+        name: Name,
+        keeper: Arc<Keeper>,
+        bound: Bound,
+        registry: Arc<Registry>,
+    ) -> Arc<Self> {
+        let state = Shared::default();
+        Arc::new(Self {
+            name,
+            keeper,
+            bound,
+            registry,
+            state,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// Waits for a turn; none if the ask was a try and there was no room.
+    pub(crate) async fn take(self: &Arc<Self>, ask: Ask) -> Result<Option<Turn>> {
+        let wake = match self.begin(&ask)? {
+            Entry::Turn(turn) => return Ok(Some(turn)),
+            Entry::Busy => return Ok(None),
+            Entry::Alone => {
+                let granted = self.ask_engine(&ask).await?;
+                return Ok(granted.map(|grant| self.enter(&ask, &grant, false)));
+            }
+            Entry::Front(front) => Wake::Front(front),
+            Entry::Wait(ticket, told) => {
+                let place = InLine(self, ticket);
+                let wake = told
+                    .await
+                    .map_err(|_| Error::closed(Step::Turn).of(&self.name))?;
+                std::mem::forget(place);
+                wake
+            }
+        };
+        match wake {
+            Wake::Turn(turn) => Ok(Some(turn)),
+            Wake::Front(front) => {
+                let granted = self.ask_engine(&ask).await?;
+                Ok(granted.map(|grant| front.granted(&ask, grant)))
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Entry> {
+        let mut state = self.state.lock();
+        if ask.reentrant {
+            if let Some(turn) = state.reenter(self, ask) {
+                return Ok(Entry::Turn(turn));
+            }
+            self.refuse_upgrade(&state, ask)?;
+        } else if ask.waits {
+            self.warn_if_waiting_for_itself(&state, ask);
+        }
+        if ask.strict {
+            return Ok(Entry::Alone);
+        }
+        if let Some(turn) = state.serve(self, ask) {
+            return Ok(Entry::Turn(turn));
+        }
+        if !ask.waits {
+            return Ok(if state.surely_busy(ask) {
+                Entry::Busy
+            } else {
+                Entry::Alone
+            });
+        }
+        if state.actives.is_empty() && state.queue.is_empty() && !state.front {
+            state.front = true;
+            return Ok(Entry::Front(Front::new(self)));
+        }
+        let (ticket, told) = state.join(ask.clone());
+        let mut wakes = Wakes::new();
+        state.advance(self, &mut wakes);
+        drop(state);
+        send(wakes);
+        Ok(Entry::Wait(ticket, told))
+    }
+
+    async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
+        let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
+        claim.waits = ask.waits;
+        let home: Weak<dyn Home> = Arc::downgrade(&(self.clone() as Arc<dyn Home>));
+        match self.keeper.ask(claim, ask.keep_alive, home).await? {
+            Asked::Granted(grant) => Ok(Some(grant)),
+            Asked::Busy => Ok(None),
+        }
+    }
+
+    /// A new grant, with its first turn.
+    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: &Arc<Grant>, was_front: bool) -> Turn {
+        let mut wakes = Wakes::new();
+        let mut state = self.state.lock();
+        let mut active = Active::new(grant.clone(), ask);
+        let turn = active.turn(self, ask).expect("a new grant has a fence");
+        state.actives.push(active);
+        if was_front {
+            state.front = false;
+        }
+        state.advance(self, &mut wakes);
+        drop(state);
+        send(wakes);
+        turn
+    }
+
+    /// The task at the engine gave up; the next one may go.
+    pub(super) fn leave_front(self: &Arc<Self>) {
+        let mut wakes = Wakes::new();
+        let mut state = self.state.lock();
+        state.front = false;
+        state.advance(self, &mut wakes);
+        drop(state);
+        send(wakes);
+    }
+
+    /// A turn ended: hand the grant over, keep it, or give it back.
+    pub(super) fn finish(self: &Arc<Self>, grant: &Arc<Grant>, fence: crate::fence::Fence) -> End {
+        let mut wakes = Wakes::new();
+        let mut state = self.state.lock();
+        let Some(index) = state.find(grant) else {
+            return End::Kept;
+        };
+        let users = &mut state.actives[index].users;
+        if let Some(at) = users.iter().position(|user| user.fence == fence) {
+            users[at].depth -= 1;
+            if users[at].depth > 0 {
+                return End::Kept;
+            }
+            drop(users.swap_remove(at));
+        }
+        let end = self.after_turn(&mut state, grant, &mut wakes);
+        drop(state);
+        send(wakes);
+        end
+    }
+
+    /// Decides what happens to a grant that may have no user left.
+    fn after_turn(
+        self: &Arc<Self>,
+        state: &mut State,
+        grant: &Arc<Grant>,
+        wakes: &mut Wakes,
+    ) -> End {
+        let Some(index) = state.find(grant) else {
+            return End::Kept;
+        };
+        let active = &mut state.actives[index];
+        let lost = grant.state() == Validity::Lost;
+        if active.users.is_empty() && !lost && self.park(active, grant.age() < active.min_hold) {
+            return End::Kept;
+        }
+        state.advance(self, wakes);
+        let Some(index) = state.find(grant) else {
+            return End::Kept;
+        };
+        let active = &mut state.actives[index];
+        if !active.users.is_empty() {
+            return End::Kept;
+        }
+        if !lost
+            && !grant.is_wanted()
+            && grant.has_fences()
+            && !active.linger.is_zero()
+            && self.park(active, true)
+        {
+            return End::Kept;
+        }
+        drop(state.actives.swap_remove(index));
+        // Whoever waited for this grant now goes to the engine.
+        state.advance(self, wakes);
+        End::GiveBack
+    }
+
+    /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
+    fn park(self: &Arc<Self>, active: &mut Active, really: bool) -> bool {
+        if !really {
+            return false;
+        }
+        let grant = &active.grant;
+        let reusable = grant.age() >= active.min_hold;
+        let until = match reusable {
+            true => self
+                .keeper
+                .clock()
+                .now()
+                .saturating_add(micros(active.linger)),
+            false => grant.since.saturating_add(micros(active.min_hold)),
+        };
+        active.parked = Some(Parked {
+            until,
+            _home: self.clone(),
+            reusable,
+        });
+        self.keeper.park(grant, Some(until));
+        true
+    }
+
+    /// A writer became a reader: readers of this process may join it.
+    pub(super) fn now_read(self: &Arc<Self>, grant: &Arc<Grant>) {
+        let mut wakes = Wakes::new();
+        let mut state = self.state.lock();
+        if let Some(index) = state.find(grant) {
+            state.actives[index].mode = Mode::Read;
+        }
+        state.advance(self, &mut wakes);
+        drop(state);
+        send(wakes);
+    }
+
+    /// Gives back what only lingers.
+    pub(super) fn give_up_idle(self: &Arc<Self>) {
+        let idle = |a: &Active| {
+            a.users.is_empty() && a.parked.as_ref().is_some_and(|parked| parked.reusable)
+        };
+        let grants: Vec<_> = {
+            let mut state = self.state.lock();
+            let grants = state
+                .actives
+                .iter()
+                .filter(|a| idle(a))
+                .map(|a| a.grant.clone())
+                .collect();
+            state.actives.retain(|a| !idle(a));
+            grants
+        };
+        for grant in grants {
+            self.keeper.discard(&grant);
+        }
+    }
+
+    fn refuse_upgrade(&self, state: &State, ask: &Ask) -> Result<()> {
+        match state.user(ask.who) {
+            Some((active, user)) if active.mode == Mode::Read && ask.mode == Mode::Write => {
+                let what = format!(
+                    "this owner has a read lock (taken at {}) and would wait for itself: release it before asking to write",
+                    user.place
+                );
+                Err(Error::new(ErrorKind::Invalid, Step::Turn, what).of(&self.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn warn_if_waiting_for_itself(&self, state: &State, ask: &Ask) {
+        if let Some((active, user)) = state.user(ask.who)
+            && (active.mode.exclusive() || ask.mode.exclusive())
+        {
+            tracing::warn!(
+                name = %self.name,
+                held_at = %user.place,
+                waits_at = %ask.place,
+                "a task waits for a name it holds itself; use .reentrant() if that is meant"
+            );
+        }
+    }
+}
+
+impl Home for Local {
+    fn look(self: Arc<Self>, grant: &Arc<Grant>) {
+        let mut wakes = Wakes::new();
+        let mut state = self.state.lock();
+        let Some(index) = state.find(grant) else {
+            return;
+        };
+        let active = &state.actives[index];
+        let over = active.parked.as_ref().is_some_and(|parked| {
+            let done = parked.until <= self.keeper.clock().now();
+            done || grant.state() == Validity::Lost || (parked.reusable && grant.is_wanted())
+        });
+        if over && active.users.is_empty() {
+            drop(state.actives.swap_remove(index));
+        }
+        state.advance(&self, &mut wakes);
+        drop(state);
+        if over {
+            self.keeper.discard(grant);
+        }
+        send(wakes);
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let mut locals = self.registry.lock();
+        if locals
+            .get(&self.name)
+            .is_some_and(|local| local.strong_count() == 0)
+        {
+            drop(locals.remove(&self.name));
+        }
+    }
+}
+
+/// A place in the local line; dropping it gives the place up. A wake that was already sent passes itself on.
+struct InLine<'a>(&'a Arc<Local>, u64);
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        let mut wakes = Wakes::new();
+        let mut state = self.0.state.lock();
+        drop(state.queue.remove(&self.1));
+        state.advance(self.0, &mut wakes);
+        drop(state);
+        send(wakes);
+    }
+}
+
+/// Only without the lock: a wake that nobody takes is dropped here, and its `Drop` locks again.
+fn send(wakes: Wakes) {
+    for (tell, wake) in wakes {
+        drop(tell.send(wake));
+    }
+}

@@ -1,0 +1,217 @@
+//! Who waits and who uses which grant of one name, inside this process.
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Bound;
+use super::local::{Ask, Local};
+use super::owner::Who;
+use super::turn::{Front, Turn};
+use crate::claim::Mode;
+use crate::clock::Micros;
+use crate::fence::Fence;
+use crate::session::{Grant, State as Validity};
+
+/// Everything under the local line's lock.
+#[derive(Default)]
+pub(super) struct State {
+    /// Tasks that wait, in order of arrival.
+    pub(super) queue: BTreeMap<u64, Waiter>,
+    next_ticket: u64,
+    /// Whether a task of this process is at the engine. Nobody passes it.
+    pub(super) front: bool,
+    /// The grants of this process on the name.
+    pub(super) actives: Vec<Active>,
+}
+
+pub(super) struct Waiter {
+    pub(super) ask: Ask,
+    pub(super) tell: oneshot::Sender<Wake>,
+}
+
+/// What a waiting task is woken with.
+pub(super) enum Wake {
+    Turn(Turn),
+    Front(Front),
+}
+
+/// Wakes to be sent once the lock is released: a wake nobody takes any more comes back through it.
+pub(super) type Wakes = Vec<(oneshot::Sender<Wake>, Wake)>;
+
+/// One grant of this process and who uses it.
+pub(super) struct Active {
+    pub(super) grant: Arc<Grant>,
+    pub(super) mode: Mode,
+    pub(super) users: Vec<User>,
+    /// How long to keep it after its last turn, for this process.
+    pub(super) linger: Duration,
+    /// How long to keep it after the grant, for nobody.
+    pub(super) min_hold: Duration,
+    /// Set while it is kept without a user.
+    pub(super) parked: Option<Parked>,
+    /// Whether other tasks may use it.
+    shared: bool,
+    keep_alive: bool,
+}
+
+pub(super) struct Parked {
+    pub(super) until: Micros,
+    /// A parked grant has no guard that keeps its line alive, so it does that itself.
+    pub(super) _home: Arc<Local>,
+    /// Kept for this process (linger), not for nobody (min-hold).
+    pub(super) reusable: bool,
+}
+
+pub(super) struct User {
+    pub(super) fence: Fence,
+    pub(super) who: Who,
+    pub(super) depth: u32,
+    pub(super) place: &'static Location<'static>,
+}
+
+impl State {
+    pub(super) fn join(&mut self, ask: Ask) -> (u64, oneshot::Receiver<Wake>) {
+        let (tell, told) = oneshot::channel();
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let _ = self.queue.insert(ticket, Waiter { ask, tell });
+        (ticket, told)
+    }
+
+    /// Serves whoever is first in line, as far as that is possible now.
+    pub(super) fn advance(&mut self, local: &Arc<Local>, wakes: &mut Wakes) {
+        while !self.front {
+            let Some(first) = self.queue.first_entry() else {
+                return;
+            };
+            let ask = &first.get().ask;
+            if let Some(active) = self.actives.iter_mut().find(|a| a.serves(ask, local.bound)) {
+                let Some(turn) = active.turn(local, ask) else {
+                    return;
+                };
+                wakes.push((first.remove().tell, Wake::Turn(turn)));
+                continue;
+            }
+            if self.actives.iter().any(|a| a.will_serve(ask, local.bound)) {
+                return;
+            }
+            let waiter = first.remove();
+            self.front = true;
+            wakes.push((waiter.tell, Wake::Front(Front::new(local))));
+        }
+    }
+
+    /// A turn at once, if a grant of this process can serve it and nobody is before it.
+    pub(super) fn serve(&mut self, local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
+        if self.front || !self.queue.is_empty() {
+            return None;
+        }
+        let active = self
+            .actives
+            .iter_mut()
+            .find(|a| a.serves(ask, local.bound))?;
+        active.turn(local, ask)
+    }
+
+    /// Whether a try has no chance: somebody of this process is before it.
+    pub(super) fn surely_busy(&self, ask: &Ask) -> bool {
+        !self.queue.is_empty() || self.actives.iter().any(|a| a.excludes(ask))
+    }
+
+    pub(super) fn find(&mut self, grant: &Arc<Grant>) -> Option<usize> {
+        self.actives
+            .iter()
+            .position(|a| Arc::ptr_eq(&a.grant, grant))
+    }
+
+    /// The same owner again: one deeper, same fence, no round trip.
+    pub(super) fn reenter(&mut self, local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
+        let mut held = self
+            .actives
+            .iter_mut()
+            .filter(|a| a.mode == ask.mode || a.mode == Mode::Write);
+        held.find_map(|active| {
+            if active.grant.state() == Validity::Lost {
+                return None;
+            }
+            let user = active.users.iter_mut().find(|user| user.who == ask.who)?;
+            user.depth += 1;
+            Some(Turn::new(local, &active.grant, user.fence))
+        })
+    }
+
+    /// The user of this name who runs where `who` runs.
+    pub(super) fn user(&self, who: Who) -> Option<(&Active, &User)> {
+        let users = self
+            .actives
+            .iter()
+            .flat_map(|a| a.users.iter().map(move |user| (a, user)));
+        users.into_iter().find(|(_, user)| user.who == who)
+    }
+}
+
+impl Active {
+    pub(super) fn new(grant: Arc<Grant>, ask: &Ask) -> Self {
+        Self {
+            mode: grant.claim.mode,
+            grant,
+            users: Vec::with_capacity(1),
+            linger: ask.linger,
+            min_hold: ask.min_hold,
+            parked: None,
+            shared: !ask.strict,
+            keep_alive: ask.keep_alive,
+        }
+    }
+
+    /// One more user, with a fence of its own; none if the block is used up.
+    pub(super) fn turn(&mut self, local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
+        let fence = self.grant.next_fence()?;
+        if self.parked.take().is_some() {
+            local.keeper().park(&self.grant, None);
+        }
+        self.linger = self.linger.max(ask.linger);
+        self.min_hold = self.min_hold.max(ask.min_hold);
+        self.users.push(User {
+            fence,
+            who: ask.who,
+            depth: 1,
+            place: ask.place,
+        });
+        Some(Turn::new(local, &self.grant, fence))
+    }
+
+    /// Whether this grant can serve the ask right now.
+    fn serves(&self, ask: &Ask, bound: Bound) -> bool {
+        let free = self.users.is_empty() || (self.mode == Mode::Read);
+        free && self.parked.as_ref().is_none_or(|parked| parked.reusable)
+            && self.will_serve(ask, bound)
+    }
+
+    /// Whether this grant can serve the ask once its present turn ends.
+    fn will_serve(&self, ask: &Ask, bound: Bound) -> bool {
+        let within = !self.grant.is_wanted()
+            || (self.grant.turns() < bound.turns && self.grant.age() < bound.time);
+        self.shared
+            && !ask.strict
+            && self.mode == ask.mode
+            && (ask.mode.exclusive() || ask.mode == Mode::Read)
+            && self.keep_alive == ask.keep_alive
+            && self.grant.claim.lease == ask.lease
+            && within
+            && self.grant.has_fences()
+            && self.grant.state() != Validity::Lost
+    }
+
+    /// Whether this grant alone makes the ask wait.
+    fn excludes(&self, ask: &Ask) -> bool {
+        let alone = self.mode.exclusive() || ask.mode.exclusive();
+        let kept = !self.users.is_empty() || self.parked.is_some();
+        let same_line = self.mode.capacity() == ask.mode.capacity();
+        alone && kept && same_line && self.grant.state() != Validity::Lost
+    }
+}

@@ -1,0 +1,56 @@
+//! On which terms a name is asked for.
+
+use std::time::Duration;
+
+use super::owner::Owner;
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// Shorter leases leave no room for a renewal, longer ones block for a day after a crash.
+const LEASE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(24 * 3600);
+
+/// The terms of one lock handle.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) lease: Duration,
+    pub(crate) keep_alive: bool,
+    pub(crate) min_hold: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) strict: bool,
+    pub(crate) reentrant: Reentrant,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Reentrant {
+    #[default]
+    No,
+    /// The task or thread that asks.
+    Runner,
+    Owner(Owner),
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(10),
+            keep_alive: true,
+            min_hold: Duration::ZERO,
+            linger: Duration::ZERO,
+            strict: false,
+            reentrant: Reentrant::No,
+        }
+    }
+}
+
+impl Terms {
+    pub(crate) fn check(&self) -> Result<()> {
+        if LEASE.contains(&self.lease) {
+            return Ok(());
+        }
+        let what = format!(
+            "a lease of {:?} was asked for; leases are from 20 ms to 24 h",
+            self.lease
+        );
+        Err(Error::new(ErrorKind::Invalid, Step::Claim, what))
+    }
+}

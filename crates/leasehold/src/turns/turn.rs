@@ -1,0 +1,102 @@
+//! One use of a grant, and the right to go to the engine: values whose `Drop` passes them on.
+
+use std::sync::Arc;
+
+use super::local::{Ask, Local};
+use crate::claim::Mode;
+use crate::engine::Release;
+use crate::error::Result;
+use crate::fence::Fence;
+use crate::session::{Grant, State};
+
+/// One use of a grant by one task. Dropping it ends the turn, in the background where the engine must be told.
+pub(crate) struct Turn {
+    pub(super) local: Arc<Local>,
+    pub(super) grant: Arc<Grant>,
+    pub(super) fence: Fence,
+    ended: bool,
+}
+
+/// What to do with a grant when a turn on it has ended.
+pub(super) enum End {
+    /// Somebody else uses it, or it is kept for a while.
+    Kept,
+    /// Nobody needs it: give it back.
+    GiveBack,
+}
+
+impl Turn {
+    pub(super) fn new(local: &Arc<Local>, grant: &Arc<Grant>, fence: Fence) -> Self {
+        Self {
+            local: local.clone(),
+            grant: grant.clone(),
+            fence,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    pub(crate) fn grant(&self) -> &Arc<Grant> {
+        &self.grant
+    }
+
+    /// Ends the turn and says whether the lock was still held.
+    pub(crate) async fn release(mut self) -> Result<Release> {
+        self.ended = true;
+        match self.local.finish(&self.grant, self.fence) {
+            End::GiveBack => self.local.keeper().give_back(&self.grant).await,
+            End::Kept if self.grant.state() == State::Lost => Ok(Release::Gone),
+            End::Kept => Ok(Release::Released),
+        }
+    }
+
+    /// Goes on as a reader.
+    pub(crate) async fn downgrade(&self) -> Result<()> {
+        self.local
+            .keeper()
+            .downgrade(&self.grant, Mode::Read)
+            .await?;
+        self.local.now_read(&self.grant);
+        Ok(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.ended
+            && let End::GiveBack = self.local.finish(&self.grant, self.fence)
+        {
+            self.local.keeper().discard(&self.grant);
+        }
+    }
+}
+
+/// The right of one task at a time to go to the engine for a name. Dropping it lets the next one go.
+pub(super) struct Front {
+    pub(super) local: Arc<Local>,
+    done: bool,
+}
+
+impl Front {
+    pub(super) fn new(local: &Arc<Local>) -> Self {
+        let local = local.clone();
+        Self { local, done: false }
+    }
+
+    /// The engine said yes.
+    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Turn {
+        self.done = true;
+        self.local.enter(ask, &grant, true)
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        if !self.done {
+            self.local.leave_front();
+        }
+    }
+}
