@@ -1,1 +1,185 @@
-//! The executable contract.
+//! The executable contract: one list of checks, the same for every engine.
+//!
+//! Each check is an async function over a [`Subject`] and cites the numbered promises of `docs/promises.md`. An engine
+//! passes if none of them panics. [`checks!`](crate::conformance_tests) makes a test of each.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use leasehold::{conformance::{Subject, exclusion}, engine::{Clock, Memory}};
+//!
+//! let subject = Subject::new(Memory::new(Clock::boot()));
+//! exclusion::one_holder_at_a_time(&subject).await;
+//! # }
+//! ```
+
+pub mod cancel;
+pub mod ends;
+pub mod exclusion;
+pub mod fences;
+pub mod kinds;
+pub mod order;
+pub mod raw;
+pub mod turns;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::client::{Client, Options};
+use crate::engine::{Clock, Engine, LineView, Query};
+use crate::name::Name;
+
+/// An engine under test.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    engine: Arc<dyn Engine>,
+    /// The lease of checks that wait for one to end.
+    pub lease: Duration,
+    /// How long anything may take before the check gives up and says what it last saw.
+    pub patience: Duration,
+}
+
+impl Subject {
+    /// An engine, with a short lease of half a second.
+    pub fn new(engine: impl Engine) -> Self {
+        Self {
+            engine: Arc::new(engine),
+            lease: Duration::from_millis(500),
+            patience: Duration::from_secs(20),
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// A new client with a session of its own.
+    pub async fn client(&self) -> Client {
+        self.client_with(Options::new()).await
+    }
+
+    /// A new client with these options.
+    pub async fn client_with(&self, options: Options) -> Client {
+        let opened = options.lease(self.lease).open(self.engine.clone()).await;
+        opened.expect("a session opens")
+    }
+
+    /// Two clients, each with a session of its own.
+    pub async fn two(&self) -> (Client, Client) {
+        (self.client().await, self.client().await)
+    }
+
+    /// The line of a name as it is now; none if it is idle.
+    pub async fn line(&self, name: &str) -> Option<LineView> {
+        let query = Query::name(Name::new(name).expect("a name"));
+        let lines = self.engine.inspect(&query).await.expect("inspect works");
+        lines.into_iter().next()
+    }
+
+    /// Waits until nobody holds or waits for a name (P22).
+    pub async fn idle(&self, name: &str) {
+        self.eventually("P22: the line is idle", async || {
+            match self.line(name).await {
+                None => Ok(()),
+                Some(line) => Err(format!("{line:?}")),
+            }
+        })
+        .await;
+    }
+
+    /// Waits until so many claims wait for a name.
+    pub async fn waiting(&self, name: &str, count: usize) {
+        self.eventually("claims wait", async || {
+            let line = self.line(name).await;
+            match line.as_ref().map_or(0, |line| line.waiters.len()) {
+                waiters if waiters == count => Ok(()),
+                _ => Err(format!("{count} wanted, {line:?}")),
+            }
+        })
+        .await;
+    }
+
+    /// Asks until the answer is yes; after [`patience`](Self::patience) it panics with the last answer.
+    pub async fn eventually<T>(
+        &self,
+        what: &str,
+        mut ask: impl AsyncFnMut() -> Result<T, String>,
+    ) -> T {
+        let clock = Clock::boot();
+        let end = clock.now() + u64::try_from(self.patience.as_micros()).unwrap_or(u64::MAX);
+        loop {
+            let last = match ask().await {
+                Ok(yes) => return yes,
+                Err(last) => last,
+            };
+            assert!(
+                clock.now() < end,
+                "{what}: not within {:?}; last seen: {last}",
+                self.patience
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits for a future, at most [`patience`](Self::patience).
+    pub async fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        match tokio::time::timeout(self.patience, future).await {
+            Ok(done) => done,
+            Err(_) => panic!("{what}: not within {:?}", self.patience),
+        }
+    }
+}
+
+/// A name nobody else uses.
+pub fn fresh_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!(
+        "check:{}:{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Makes a `#[tokio::test]` of every check, for the engine that an async expression makes.
+///
+/// ```ignore
+/// leasehold::conformance_tests!(Subject::new(Memory::new(Clock::boot())));
+/// ```
+#[macro_export]
+macro_rules! conformance_tests {
+    ($subject:expr) => {
+        $crate::conformance_tests! { @each $subject;
+            exclusion: one_holder_at_a_time, readers_together_writers_alone, permits_never_exceed,
+                another_capacity_is_refused, names_never_collide, tasks_of_two_clients_count_exactly;
+            order: first_come_first_served, a_waiting_writer_is_not_passed, a_heavy_claim_is_not_passed,
+                a_try_never_joins, strict_tasks_go_in_order_across_sessions;
+            fences: grow_over_turns_and_grants, grow_over_idle_times, survive_many_quick_grants;
+            ends: release_hands_over_at_once, eviction_is_told, a_silent_session_loses_its_claims,
+                closing_frees_at_once, dropped_guards_are_given_back, drop_works_without_a_runtime,
+                renewal_outlives_the_lease, a_fixed_lease_ends, shutdown_drains, shutdown_tells_waiters;
+            kinds: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write,
+                downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
+                min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
+            turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait,
+                readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
+            cancel: lock_at_every_await, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
+                local_waiters, rwlock_and_semaphore, multi, release_at_every_await, downgrade_at_every_await,
+                lock_within_races_the_grant;
+            raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
+                inspect_shows_who, dropped_claim_then_release_leaves_nothing;
+        }
+    };
+    (@each $subject:expr; $($module:ident: $($check:ident),+ $(,)?;)+) => {
+        $(mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $check() {
+                    let subject = { use super::*; $subject };
+                    $crate::conformance::$module::$check(&subject).await;
+                }
+            )+
+        })+
+    };
+}

@@ -142,6 +142,8 @@ impl Keeper {
 
     /// Gives a grant back and says whether it was still ours.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
+        // Counted before it leaves the table, so that a shutdown waits for it.
+        let _open = self.reaper.progress.begin();
         let still = self.take_out(grant.claim.id);
         if grant.state() == State::Lost {
             if still {

@@ -15,6 +15,7 @@ use crate::engine::Session;
 pub(super) struct Job {
     pub(super) claim: Arc<Claim>,
     pub(super) used: u32,
+    _open: Open,
 }
 
 /// Sending never blocks and works outside a runtime; what cannot be sent any more ends with its lease.
@@ -35,9 +36,20 @@ impl Progress {
         self.open.load(Ordering::Acquire)
     }
 
-    fn done(&self) {
-        let _ = self.open.fetch_sub(1, Ordering::AcqRel);
-        self.changed.notify_waiters();
+    /// Counts something that is being given back, until the value is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Open {
+        let _ = self.open.fetch_add(1, Ordering::AcqRel);
+        Open(self.clone())
+    }
+}
+
+/// One claim that is being given back.
+pub(super) struct Open(Arc<Progress>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = self.0.open.fetch_sub(1, Ordering::AcqRel);
+        self.0.changed.notify_waiters();
     }
 }
 
@@ -49,25 +61,19 @@ impl Reaper {
     #[expect(clippy::disallowed_methods, reason = "the session starts tasks")]
     pub(super) fn start(session: Arc<dyn Session>, clock: Clock) -> Self {
         let (jobs, inbox) = mpsc::unbounded_channel();
-        let progress = Arc::<Progress>::default();
-        let _ = tokio::spawn(run(session, clock, inbox, progress.clone()));
+        let progress = Arc::default();
+        let _ = tokio::spawn(run(session, clock, inbox));
         Self { jobs, progress }
     }
 
     pub(super) fn give_back(&self, claim: Arc<Claim>, used: u32) {
-        let _ = self.progress.open.fetch_add(1, Ordering::AcqRel);
-        if self.jobs.send(Job { claim, used }).is_err() {
-            self.progress.done();
-        }
+        let _open = self.progress.begin();
+        // Without a runtime to run on, the lease ends it.
+        let _ = self.jobs.send(Job { claim, used, _open });
     }
 }
 
-async fn run(
-    session: Arc<dyn Session>,
-    clock: Clock,
-    mut inbox: mpsc::UnboundedReceiver<Job>,
-    progress: Arc<Progress>,
-) {
+async fn run(session: Arc<dyn Session>, clock: Clock, mut inbox: mpsc::UnboundedReceiver<Job>) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
@@ -75,11 +81,8 @@ async fn run(
             job = inbox.recv(), if under_way.len() < AT_ONCE => match job {
                 None => break,
                 Some(job) => {
-                    let (session, clock, progress) = (session.clone(), clock.clone(), progress.clone());
-                    let _ = under_way.spawn(async move {
-                        release(&*session, &clock, &job).await;
-                        progress.done();
-                    });
+                    let (session, clock) = (session.clone(), clock.clone());
+                    let _ = under_way.spawn(async move { release(&*session, &clock, &job).await });
                 }
             },
         }

@@ -1,0 +1,397 @@
+//! P2, P12, P17, P18, P21, P24: what each kind adds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{Subject, fresh_name};
+use crate::engine::Clock;
+use crate::error::ErrorKind;
+use crate::turns::Owner;
+
+/// P17: the task that holds takes it again at the same fence; another task does not; the last release frees.
+pub async fn reentrant_by_task(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let mutex = a.mutex(&name).reentrant();
+    let outer = mutex.lock().await.expect("free");
+    let inner = mutex.lock().await.expect("P17: re-entered");
+    let tried = mutex
+        .try_lock()
+        .await
+        .expect("a try")
+        .expect("P17: re-entered by a try");
+    assert_eq!(
+        (inner.fence(), tried.fence()),
+        (outer.fence(), outer.fence()),
+        "P17: one fence per hold"
+    );
+    let other = mutex.clone();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a check plays the part of a user's task"
+    )]
+    let other = tokio::spawn(async move { other.try_lock().await.expect("a try").is_some() });
+    assert!(
+        !other.await.expect("no panic"),
+        "P17: another task re-entered"
+    );
+    let _ = outer.release().await.expect("released");
+    drop(tried);
+    assert!(
+        b.mutex(&name).try_lock().await.expect("a try").is_none(),
+        "P17: freed before the last release"
+    );
+    let _ = inner.release().await.expect("released");
+    drop(
+        s.soon("P17: freed by the last release", b.mutex(&name).lock())
+            .await
+            .expect("granted"),
+    );
+    s.idle(&name).await;
+}
+
+/// P17: two branches of one `join!` are one task, so a re-entrant lock does not exclude them from each other; an
+/// ordinary one does.
+pub async fn join_branches_are_one_task(s: &Subject) {
+    let (a, name) = (s.client().await, fresh_name());
+    let inside = AtomicU32::new(0);
+    let most = AtomicU32::new(0);
+    let branch = |mutex: crate::Mutex| {
+        let (inside, most) = (&inside, &most);
+        async move {
+            let guard = mutex.lock().await.expect("locked");
+            let _ = most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let _ = inside.fetch_sub(1, Ordering::SeqCst);
+            let _ = guard.release().await.expect("released");
+        }
+    };
+    let _ = tokio::join!(
+        branch(a.mutex(&name).reentrant()),
+        branch(a.mutex(&name).reentrant())
+    );
+    assert_eq!(
+        most.swap(0, Ordering::SeqCst),
+        2,
+        "P17: documented: branches of a join are one owner"
+    );
+    let _ = tokio::join!(branch(a.mutex(&name)), branch(a.mutex(&name)));
+    assert_eq!(
+        most.load(Ordering::SeqCst),
+        1,
+        "P1: an ordinary mutex excludes them"
+    );
+    let (one, two) = (Owner::new(), Owner::new());
+    most.store(0, Ordering::SeqCst);
+    let _ = tokio::join!(
+        branch(a.mutex(&name).owner(&one)),
+        branch(a.mutex(&name).owner(&two))
+    );
+    assert_eq!(
+        most.load(Ordering::SeqCst),
+        1,
+        "P17: so do owners of their own"
+    );
+}
+
+/// P17: an explicit owner re-enters from any task; another owner does not.
+pub async fn reentrant_by_owner(s: &Subject) {
+    let (a, name) = (s.client().await, fresh_name());
+    let (me, other) = (Owner::new(), Owner::new());
+    let outer = a.mutex(&name).owner(&me).lock().await.expect("free");
+    assert!(
+        a.mutex(&name)
+            .owner(&other)
+            .try_lock()
+            .await
+            .expect("a try")
+            .is_none(),
+        "P17: another owner"
+    );
+    assert!(
+        a.mutex(&name)
+            .reentrant()
+            .try_lock()
+            .await
+            .expect("a try")
+            .is_none(),
+        "P17: the task is not the owner"
+    );
+    let mutex = a.mutex(&name).owner(&me);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a check plays the part of a user's task"
+    )]
+    let inner = tokio::spawn(async move { mutex.lock().await })
+        .await
+        .expect("no panic")
+        .expect("P17: travels");
+    assert_eq!(inner.fence(), outer.fence(), "P17");
+    drop((outer, inner));
+    s.idle(&name).await;
+}
+
+/// P17: a writer may read and write again, a reader may read again even behind a waiting writer, and a reader that
+/// asks to write is refused instead of waiting for itself.
+pub async fn reentrant_read_write(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let lock = a.rwlock(&name).reentrant();
+    let writer = lock.write().await.expect("free");
+    let again = lock.write().await.expect("P17: write in write");
+    let reader = lock.read().await.expect("P17: read in write");
+    assert_eq!(
+        (again.fence(), reader.fence()),
+        (writer.fence(), writer.fence()),
+        "P17"
+    );
+    drop((writer, again, reader));
+    let reader = s.soon("free", lock.read()).await.expect("free");
+    let writer = b.rwlock(&name);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a check plays the part of a user's task"
+    )]
+    let writer = tokio::spawn(async move { writer.write().await });
+    s.waiting(&name, 1).await;
+    let again = s
+        .soon("P17: a reader re-enters past a waiting writer", lock.read())
+        .await
+        .expect("re-entered");
+    let refused = s
+        .soon("P17: an upgrade is refused at once", lock.write())
+        .await
+        .expect_err("P17: an upgrade");
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    drop((reader, again));
+    drop(
+        s.soon("the writer", writer)
+            .await
+            .expect("no panic")
+            .expect("granted"),
+    );
+    s.idle(&name).await;
+}
+
+/// P24: a writer goes on as a reader, keeps its fence, lets readers in and writers not.
+pub async fn downgrade_lets_readers_in(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let writer = a.rwlock(&name).write().await.expect("free");
+    let fence = writer.fence();
+    let reader = b.rwlock(&name);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a check plays the part of a user's task"
+    )]
+    let reader = tokio::spawn(async move { reader.read().await });
+    s.waiting(&name, 1).await;
+    let mine = writer.downgrade().await.expect("P24: downgraded");
+    assert_eq!(mine.fence(), fence, "P24");
+    let theirs = s
+        .soon("P24: readers come in", reader)
+        .await
+        .expect("no panic")
+        .expect("granted");
+    assert!(
+        b.rwlock(&name).try_write().await.expect("a try").is_none(),
+        "P24: a writer among readers"
+    );
+    let local = a
+        .rwlock(&name)
+        .try_read()
+        .await
+        .expect("a try")
+        .expect("P24: readers of the same process too");
+    drop((mine, theirs, local));
+    drop(
+        s.soon("P24: free", b.rwlock(&name).write())
+            .await
+            .expect("granted"),
+    );
+    s.idle(&name).await;
+}
+
+/// P18: all names or none, whatever order they are given in.
+pub async fn multi_is_all_or_none(s: &Subject) {
+    let ((a, b), x, y, z) = (s.two().await, fresh_name(), fresh_name(), fresh_name());
+    let held = b.mutex(&z).lock().await.expect("free");
+    let all = a.multi([&z, &y, &x, &y]);
+    assert!(
+        all.try_lock().await.expect("a try").is_none(),
+        "P18: one of them was held"
+    );
+    for free in [&x, &y] {
+        drop(
+            b.mutex(free)
+                .try_lock()
+                .await
+                .expect("a try")
+                .expect("P18: none is kept when one is busy"),
+        );
+    }
+    let waited = all
+        .lock_within(Duration::from_millis(20))
+        .await
+        .expect("waited");
+    assert!(waited.is_none(), "P18: one deadline for the whole");
+    for free in [&x, &y] {
+        drop(
+            s.soon("P18: given back", b.mutex(free).lock())
+                .await
+                .expect("granted"),
+        );
+    }
+    let _ = held.release().await.expect("released");
+    let guard = s.soon("P18: all free", all.lock()).await.expect("granted");
+    assert_eq!(guard.guards().len(), 3, "P18: each name once");
+    let _ = guard.release().await.expect("released");
+    for name in [&x, &y, &z] {
+        s.idle(name).await;
+    }
+    let bad = a
+        .multi(["fine", ""])
+        .lock()
+        .await
+        .expect_err("P13: a bad name");
+    assert_eq!(bad.kind(), ErrorKind::Invalid);
+}
+
+/// P18: opposite orders never wait for each other.
+pub async fn multi_never_deadlocks(s: &Subject) {
+    let ((a, b), x, y) = (s.two().await, fresh_name(), fresh_name());
+    let mut tasks = tokio::task::JoinSet::new();
+    for (client, names) in [(a.clone(), [x.clone(), y.clone()]), (b.clone(), [y, x])] {
+        let _ = tasks.spawn(async move {
+            for _ in 0..30 {
+                let guard = client.multi(&names).lock().await.expect("granted");
+                tokio::task::yield_now().await;
+                let _ = guard.release().await.expect("released");
+            }
+        });
+    }
+    assert_eq!(s.soon("P18: no deadlock", tasks.join_all()).await.len(), 2);
+}
+
+/// P7: `run` ends the work's future when the lock is lost, and passes its result otherwise.
+pub async fn run_ends_when_lost(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let fence = a
+        .mutex(&name)
+        .run(async |guard| guard.fence())
+        .await
+        .expect("ran");
+    let dropped = Arc::new(());
+    let inside = dropped.clone();
+    let mutex = a.mutex(&name);
+    let run = mutex.run(async move |_| {
+        let _inside = inside;
+        std::future::pending::<()>().await;
+    });
+    let evict = async {
+        let held =
+            |line: &crate::engine::LineView| line.holders.iter().any(|h| h.fence > Some(fence));
+        s.eventually("the work runs", async || match s.line(&name).await {
+            Some(line) if held(&line) => Ok(()),
+            line => Err(format!("{line:?}")),
+        })
+        .await;
+        b.evict(&name, None, "a check").await.expect("evicted")
+    };
+    let (ran, evicted) = s
+        .soon("P7: run ends", async { tokio::join!(run, evict) })
+        .await;
+    assert_eq!(
+        (ran.expect_err("P7: lost").kind(), evicted),
+        (ErrorKind::Lost, 1)
+    );
+    assert_eq!(
+        Arc::strong_count(&dropped),
+        1,
+        "P7: the work's future is dropped"
+    );
+}
+
+/// P21: a minimum hold keeps others out after an early release, and no longer than that.
+pub async fn min_hold_keeps_others_out(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let clock = Clock::boot();
+    let before = clock.now();
+    let hold = Duration::from_millis(300);
+    let guard = a.mutex(&name).min_hold(hold).lock().await.expect("free");
+    let _ = guard.release().await.expect("released");
+    assert!(
+        a.mutex(&name).try_lock().await.expect("a try").is_none(),
+        "P21: also for its own process"
+    );
+    let next = s
+        .soon("P21: freed afterwards", b.mutex(&name).lock())
+        .await
+        .expect("granted");
+    let took = Duration::from_micros(clock.now() - before);
+    assert!(took >= hold, "P21: freed after {took:?}");
+    drop(next);
+    s.idle(&name).await;
+}
+
+/// P2: what could never be granted is refused before anybody waits; so is a lease out of range.
+pub async fn permits_out_of_range_are_refused(s: &Subject) {
+    let (a, name) = (s.client().await, fresh_name());
+    for error in [
+        a.semaphore(&name, 3)
+            .acquire_many(4)
+            .await
+            .expect_err("P2: more than there are"),
+        a.semaphore(&name, 3)
+            .acquire_many(0)
+            .await
+            .expect_err("P2: none"),
+        a.semaphore(&name, 0)
+            .acquire()
+            .await
+            .expect_err("P2: no permits"),
+        a.semaphore(&name, u32::MAX)
+            .acquire()
+            .await
+            .expect_err("P2: too many permits"),
+        a.mutex(&name)
+            .lease(Duration::from_millis(1))
+            .lock()
+            .await
+            .expect_err("a lease of 1 ms"),
+        a.mutex(&name)
+            .lease(Duration::from_secs(100_000))
+            .lock()
+            .await
+            .expect_err("a lease of a day and more"),
+        a.mutex("").lock().await.expect_err("P13: no name"),
+        a.mutex("a\nb")
+            .lock()
+            .await
+            .expect_err("P13: a control character"),
+        a.mutex("x".repeat(513))
+            .lock()
+            .await
+            .expect_err("P13: too long"),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(!error.may_have_happened(), "{error}");
+    }
+    assert!(
+        s.line(&name).await.is_none(),
+        "a refused claim leaves nothing"
+    );
+}
+
+/// P12: a wait that runs out of time is `None` and leaves no place in line.
+pub async fn lock_within_gives_up(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let held = a.mutex(&name).lock().await.expect("free");
+    let waited = b
+        .mutex(&name)
+        .lock_within(Duration::from_millis(30))
+        .await
+        .expect("waited");
+    assert!(waited.is_none(), "P12");
+    s.waiting(&name, 0).await;
+    let _ = held.release().await.expect("released");
+    s.idle(&name).await;
+}
