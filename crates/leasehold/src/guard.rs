@@ -1,7 +1,6 @@
 //! What the caller holds.
 
 use std::fmt;
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -155,11 +154,9 @@ impl Guard {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn lost(&self) -> impl Future<Output = Error> + Send + '_ {
-        async {
-            self.turn.grant().token().cancelled().await;
-            self.lost_error()
-        }
+    pub async fn lost(&self) -> Error {
+        self.turn.grant().token().cancelled().await;
+        self.lost_error()
     }
 
     /// A token that is cancelled when the lock is lost, to hand to the code that does the work.

@@ -53,7 +53,10 @@ pub async fn operations_are_idempotent(s: &Subject) {
         "P23"
     );
     let second = Arc::new(second);
-    let granted = two.heartbeat(&[second.clone()]).await.expect("alive");
+    let granted = two
+        .heartbeat(std::slice::from_ref(&second))
+        .await
+        .expect("alive");
     assert!(
         matches!(granted[..], [Standing::Held(_)]),
         "P5: {granted:?}"

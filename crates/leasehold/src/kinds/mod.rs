@@ -102,7 +102,6 @@ macro_rules! terms {
     () => {
         /// How long the lock lasts after a renewal that got through: 20 ms to 24 h, 10 s unless set. A dead holder
         /// blocks others for at most this long.
-        #[must_use]
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
             self.0.terms.lease = lease;
             self
@@ -110,7 +109,6 @@ macro_rules! terms {
 
         /// Whether the lock is renewed while it is held (it is, unless this is set to `false`). Without renewal it
         /// ends one lease after it was granted.
-        #[must_use]
         pub fn keep_alive(mut self, keep_alive: bool) -> Self {
             self.0.terms.keep_alive = keep_alive;
             self
@@ -118,7 +116,6 @@ macro_rules! terms {
 
         /// Keeps others out for at least this long after the grant, however soon it is released: for a job that
         /// several machines start "at the same time" by clocks that differ. Kept while this client lives.
-        #[must_use]
         pub fn min_hold(mut self, min_hold: std::time::Duration) -> Self {
             self.0.terms.min_hold = min_hold;
             self
@@ -126,7 +123,6 @@ macro_rules! terms {
 
         /// Keeps the grant for a while after the last release, so that this process can have it again without a
         /// round trip. It is given up at once when somebody else asks. A try of another process may find it busy once.
-        #[must_use]
         pub fn linger(mut self, linger: std::time::Duration) -> Self {
             self.0.terms.linger = linger;
             self
@@ -134,7 +130,6 @@ macro_rules! terms {
 
         /// Every task goes to the engine by itself: first come, first served across all processes, at the price of a
         /// round trip each. Otherwise tasks of one process may take a few turns in a row ([`Bound`](crate::Bound)).
-        #[must_use]
         pub fn strict(mut self) -> Self {
             self.0.terms.strict = true;
             self
@@ -150,14 +145,12 @@ macro_rules! reentrant {
         ///
         /// Two branches of one `join!` are the *same* task and do not exclude each other: that is why this is not
         /// the default. Spawn them, or give each an [`owner`](Self::owner).
-        #[must_use]
         pub fn reentrant(mut self) -> Self {
             self.0.terms.reentrant = crate::turns::Reentrant::Runner;
             self
         }
 
         /// Like [`reentrant`](Self::reentrant), for an owner that can travel between tasks.
-        #[must_use]
         pub fn owner(mut self, owner: &crate::turns::Owner) -> Self {
             self.0.terms.reentrant = crate::turns::Reentrant::Owner(owner.clone());
             self

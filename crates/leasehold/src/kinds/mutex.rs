@@ -141,7 +141,7 @@ impl Mutex {
             let guard = lock.await?;
             tokio::select! {
                 biased;
-                why = guard.lost() => return Err(why),
+                why = guard.lost() => Err(why),
                 done = work(&guard) => {
                     guard.check()?;
                     let _ = guard.release().await?;

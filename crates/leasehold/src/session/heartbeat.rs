@@ -85,22 +85,24 @@ async fn say(session: Arc<dyn Session>, beat: Beat) -> Answer {
 }
 
 impl Keeper {
-    /// Everything due now or soon: a claim comes along a little early rather than cause a call of its own.
+    /// Everything that is due. What is nearly due comes along rather than cause a call of its own.
     fn due(&self) -> Option<Beat> {
         let now = self.clock.now();
-        let mut claims = Vec::new();
         let mut table = self.table.lock();
-        for entry in table.values_mut() {
-            let slack = micros(entry.claim.lease) / 8;
-            if matches!(entry.phase, Phase::Asking { .. }) || entry.due > now.saturating_add(slack)
-            {
-                continue;
-            }
-            claims.push(entry.claim.clone());
-            // Should the call fail, it is tried again soon.
-            entry.due = now.saturating_add((micros(entry.claim.lease) / 10).max(10_000));
+        let beats = |entry: &Entry| !matches!(entry.phase, Phase::Asking { .. });
+        if !table.values().any(|entry| beats(entry) && entry.due <= now) {
+            return None;
         }
-        (!claims.is_empty()).then_some(Beat { sent: now, claims })
+        let mut claims = Vec::new();
+        for entry in table.values_mut() {
+            let lease = micros(entry.claim.lease);
+            if beats(entry) && entry.due <= now.saturating_add(lease / 8) {
+                claims.push(entry.claim.clone());
+                // Should the call fail, it is tried again soon.
+                entry.due = now.saturating_add((lease / 10).max(10_000));
+            }
+        }
+        Some(Beat { sent: now, claims })
     }
 
     /// When the task has to look again. While a call is under way only ends matter.

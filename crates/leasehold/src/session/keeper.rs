@@ -63,11 +63,8 @@ impl Keeper {
             closing: AtomicBool::new(false),
         });
         let _ = this.set(Arc::downgrade(&keeper));
-        let _ = tokio::spawn(super::heartbeat::run(
-            Arc::downgrade(&keeper),
-            session,
-            clock,
-        ));
+        let beats = super::heartbeat::run(Arc::downgrade(&keeper), session, clock);
+        drop(tokio::spawn(beats));
         Ok(keeper)
     }
 

@@ -62,7 +62,7 @@ impl Reaper {
     pub(super) fn start(session: Arc<dyn Session>, clock: Clock) -> Self {
         let (jobs, inbox) = mpsc::unbounded_channel();
         let progress = Arc::default();
-        let _ = tokio::spawn(run(session, clock, inbox));
+        drop(tokio::spawn(run(session, clock, inbox)));
         Self { jobs, progress }
     }
 

@@ -214,7 +214,7 @@ impl Local {
             if users[at].depth > 0 {
                 return End::Kept;
             }
-            drop(users.swap_remove(at));
+            let _ = users.swap_remove(at);
         }
         let end = self.after_turn(&mut state, grant, &mut wakes);
         drop(state);

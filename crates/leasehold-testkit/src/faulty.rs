@@ -1,0 +1,239 @@
+//! An engine around an engine that loses, delays and repeats.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::engine::{
+    Claim, Engine, Event, Guarantees, Identity, Inbox, LineView, Query, Release, Session, Standing,
+};
+use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Asks for a name.
+    Claim,
+    /// Keeps claims alive.
+    Heartbeat,
+    /// Gives one back.
+    Release,
+    /// Is told an event.
+    Event,
+}
+
+/// What goes wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// The engine never sees it; the caller is told so.
+    Refuse,
+    /// The engine does it; the answer is lost, and the caller is told that it may have happened.
+    LoseReply,
+    /// The engine never sees it and nobody answers.
+    Hang,
+    /// The engine does it and nobody answers.
+    HangReply,
+    /// The engine sees it late.
+    Delay(Duration),
+    /// The answer comes late.
+    DelayReply(Duration),
+    /// The engine is asked twice; the second answer counts. An event comes twice.
+    Repeat,
+}
+
+/// Which fault each operation meets, and how often each was called. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Plan(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    faults: HashMap<Op, Fault>,
+    calls: HashMap<Op, u64>,
+    claims_beaten: u64,
+    inboxes: Vec<Inbox>,
+}
+
+impl Plan {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this operation meets this fault.
+    pub fn set(&self, op: Op, fault: Fault) {
+        let _ = self.state().faults.insert(op, fault);
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// How often an operation was called.
+    pub fn calls(&self, op: Op) -> u64 {
+        self.state().calls.get(&op).copied().unwrap_or(0)
+    }
+
+    /// How many claims all heartbeats were for.
+    pub fn claims_beaten(&self) -> u64 {
+        self.state().claims_beaten
+    }
+
+    /// Tells every session an event, as if the engine had.
+    pub fn tell(&self, event: &Event) {
+        let inboxes = self.state().inboxes.clone();
+        inboxes
+            .iter()
+            .for_each(|inbox| inbox.deliver(event.clone()));
+    }
+
+    fn next(&self, op: Op) -> Fault {
+        let mut state = self.state();
+        *state.calls.entry(op).or_default() += 1;
+        state.faults.get(&op).copied().unwrap_or_default()
+    }
+
+    /// Does what the plan says to a call; `again` is the same call, not begun.
+    async fn through<T>(
+        &self,
+        op: Op,
+        step: Step,
+        call: Call<'_, T>,
+        again: Call<'_, T>,
+    ) -> Result<T> {
+        let failed = |why: &str| Error::new(ErrorKind::Unavailable, step, why).on("faulty");
+        match self.next(op) {
+            Fault::None => call.await,
+            Fault::Refuse => Err(failed("refused by plan")),
+            Fault::LoseReply => {
+                let _ = call.await;
+                Err(failed("reply lost by plan").perhaps())
+            }
+            Fault::Hang => std::future::pending().await,
+            Fault::HangReply => {
+                let _ = call.await;
+                std::future::pending().await
+            }
+            Fault::Delay(by) => {
+                tokio::time::sleep(by).await;
+                call.await
+            }
+            Fault::DelayReply(by) => {
+                let answer = call.await;
+                tokio::time::sleep(by).await;
+                answer
+            }
+            Fault::Repeat => {
+                let _ = call.await;
+                again.await
+            }
+        }
+    }
+}
+
+/// One call of the engine inside.
+type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// An engine whose sessions meet the faults of a plan.
+#[derive(Debug)]
+pub struct Faulty<E> {
+    inner: E,
+    plan: Plan,
+}
+
+impl<E: Engine> Faulty<E> {
+    /// Wraps an engine.
+    pub fn new(inner: E, plan: &Plan) -> Self {
+        let plan = plan.clone();
+        Self { inner, plan }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<E: Engine> Engine for Faulty<E> {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.inner.guarantees()
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        self.plan.state().inboxes.push(inbox.clone());
+        let plan = self.plan.clone();
+        let filtered = Inbox::new(move |event| match plan.next(Op::Event) {
+            Fault::None => inbox.deliver(event),
+            Fault::Repeat => {
+                inbox.deliver(event.clone());
+                inbox.deliver(event);
+            }
+            _ => {}
+        });
+        let inner = self.inner.open(who, filtered).await?;
+        let plan = self.plan.clone();
+        Ok(Arc::new(FaultySession { inner, plan }))
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        self.inner.inspect(query).await
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        self.inner.evict(name, fence, by, why).await
+    }
+}
+
+#[derive(Debug)]
+struct FaultySession {
+    inner: Arc<dyn Session>,
+    plan: Plan,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Session for FaultySession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        let call = || self.inner.claim(claim);
+        let (first, again) = (call(), call());
+        self.plan
+            .through(Op::Claim, Step::Claim, first, again)
+            .await
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+        self.plan.state().claims_beaten += claims.len() as u64;
+        let call = || self.inner.heartbeat(claims);
+        let (first, again) = (call(), call());
+        self.plan
+            .through(Op::Heartbeat, Step::Heartbeat, first, again)
+            .await
+    }
+
+    async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        let call = || self.inner.release(claim, used);
+        let (first, again) = (call(), call());
+        self.plan
+            .through(Op::Release, Step::Release, first, again)
+            .await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,11 @@
+//! What the tests of Leasehold are made of. Nothing that ships depends on it.
+//!
+//! - [`faulty`]: an engine around an engine that loses, delays and repeats.
+//! - [`process`]: real processes as values, killed when they are dropped.
+//! - [`poll`]: waiting for a state, with the last state in the failure.
+//! - [`log`]: what was logged while a closure ran.
+
+pub mod faulty;
+pub mod log;
+pub mod poll;
+pub mod process;

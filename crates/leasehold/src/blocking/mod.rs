@@ -1,0 +1,252 @@
+//! The same API without async: every call blocks the thread.
+//!
+//! A re-entrant lock belongs to the thread that took it. A client has one background thread, which renews what is
+//! held; it ends by itself when the last clone and the last guard are gone.
+//!
+//! ```
+//! let client = leasehold::blocking::connect("memory:")?;
+//! let guard = client.mutex("stock:42").lock()?;
+//! println!("writing with fence {}", guard.fence());
+//! guard.release()?;
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+
+mod guard;
+mod kinds;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+pub use self::guard::{Guard, MultiGuard, WriteGuard};
+pub use self::kinds::{Multi, Mutex, RwLock, Semaphore};
+use crate::client::{Options, Shutdown};
+use crate::engine::{Guarantees, LineView, Query};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::Fence;
+
+/// Connects to the engine of a URL, as [`leasehold::connect`](crate::connect).
+///
+/// # Errors
+/// As [`leasehold::connect`](crate::connect), and [`ErrorKind::Invalid`] inside an async runtime.
+///
+/// ```
+/// let client = leasehold::blocking::connect("memory:")?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn connect(url: &str) -> Result<Client> {
+    connect_with(url, Options::new())
+}
+
+/// Like [`connect`], with options.
+///
+/// # Errors
+/// As [`connect`].
+///
+/// ```
+/// let options = leasehold::Options::new().require(leasehold::engine::Level::L2);
+/// let client = leasehold::blocking::connect_with("memory:", options)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn connect_with(url: &str, options: Options) -> Result<Client> {
+    Background::refuse_inside_runtime()?;
+    let (url, (tell, told)) = (url.to_owned(), oneshot::channel());
+    let (gone, until_gone) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("leasehold".to_owned());
+    let started = thread.spawn(move || background(&url, options, tell, until_gone));
+    let failed = |why: &str| Error::new(ErrorKind::Unavailable, Step::Connect, why);
+    if let Err(error) = started {
+        return Err(failed("the background thread did not start").because(error));
+    }
+    let connected = told.blocking_recv();
+    let (client, handle) = connected.map_err(|_| failed("the background thread ended"))??;
+    let background = Arc::new(Background {
+        handle,
+        _gone: gone,
+    });
+    Ok(Client { client, background })
+}
+
+type Connected = Result<(crate::Client, Handle)>;
+
+/// The life of the background thread: connect, keep everything alive, and when nobody is left give back the rest.
+fn background(
+    url: &str,
+    options: Options,
+    tell: oneshot::Sender<Connected>,
+    until_gone: oneshot::Receiver<()>,
+) {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failed = Error::new(
+                ErrorKind::Unavailable,
+                Step::Connect,
+                "no runtime could be made",
+            );
+            let _ = tell.send(Err(failed.because(error)));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let client = match options.connect(url).await {
+            Ok(client) => client,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        let _ = tell.send(Ok((client.clone(), Handle::current())));
+        // Nobody sends: it ends when the last client and guard are gone.
+        let _ = until_gone.await;
+        if let Err(error) = client.shutdown(Duration::from_secs(5)).await {
+            tracing::debug!(%error, "the background thread ends");
+        }
+    });
+}
+
+/// The runtime that every call blocks on, alive while anybody has a clone.
+pub(crate) struct Background {
+    handle: Handle,
+    _gone: oneshot::Sender<()>,
+}
+
+impl Background {
+    fn refuse_inside_runtime() -> Result<()> {
+        if Handle::try_current().is_err() {
+            return Ok(());
+        }
+        let what =
+            "a blocking call inside an async runtime would block it; use the async API there";
+        Err(Error::new(ErrorKind::Invalid, Step::Turn, what))
+    }
+
+    fn block_on<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        Self::refuse_inside_runtime()?;
+        self.handle.block_on(call)
+    }
+}
+
+/// A client of one engine, for threads. Cheap to clone.
+///
+/// ```
+/// let client = leasehold::blocking::connect("memory:")?;
+/// let guard = client.rwlock("config").read()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    client: crate::Client,
+    background: Arc<Background>,
+}
+
+impl Client {
+    /// A lock with one holder at a time; see [`leasehold::Client::mutex`](crate::Client::mutex).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let guard = client.mutex("x").lock()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(self.client.mutex(name), &self.background)
+    }
+
+    /// A lock with many readers or one writer; see [`leasehold::Client::rwlock`](crate::Client::rwlock).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let guard = client.rwlock("x").write()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.client.rwlock(name), &self.background)
+    }
+
+    /// A lock with a few holders at a time; see [`leasehold::Client::semaphore`](crate::Client::semaphore).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let permit = client.semaphore("x", 4).acquire()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(self.client.semaphore(name, permits), &self.background)
+    }
+
+    /// Several names at once, all or none; see [`leasehold::Client::multi`](crate::Client::multi).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let guard = client.multi(["a", "b"]).lock()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
+        Multi::new(self.client.multi(names), &self.background)
+    }
+
+    /// What holds under which fault.
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// println!("{}", client.guarantees().level);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn guarantees(&self) -> Guarantees {
+        self.client.guarantees()
+    }
+
+    /// Who holds what and who waits, as it is now.
+    ///
+    /// # Errors
+    /// If the engine cannot be read.
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert!(client.inspect(&leasehold::engine::Query::all())?.is_empty());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        self.background.block_on(self.client.inspect(query))
+    }
+
+    /// Takes a lock away from its holders; see [`leasehold::Client::evict`](crate::Client::evict).
+    ///
+    /// # Errors
+    /// If the engine cannot do it, or the name is not one.
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert_eq!(client.evict("x", None, "nobody holds it")?, 0);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn evict(&self, name: impl AsRef<str>, fence: Option<Fence>, why: &str) -> Result<u32> {
+        let name = name.as_ref();
+        self.background
+            .block_on(self.client.evict(name, fence, why))
+    }
+
+    /// Refuses new claims and waits until every guard is released; see
+    /// [`leasehold::Client::shutdown`](crate::Client::shutdown).
+    ///
+    /// # Errors
+    /// If the engine could not be told that the session ends.
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert_eq!(client.shutdown(std::time::Duration::from_secs(1))?.abandoned, 0);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+        self.background.block_on(self.client.shutdown(patience))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
+    }
+}

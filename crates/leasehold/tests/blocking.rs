@@ -1,0 +1,139 @@
+//! The blocking API: threads instead of tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::blocking::{Client, connect};
+use leasehold::engine::Query;
+use leasehold::{ErrorKind, Released};
+
+fn client() -> Client {
+    connect("memory:").expect("connected")
+}
+
+#[test]
+fn threads_count_exactly() {
+    let (client, counter) = (client(), Arc::new(AtomicU64::new(0)));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let _ = scope.spawn(|| {
+                for _ in 0..100 {
+                    let guard = client.mutex("counter").lock().unwrap();
+                    let seen = counter.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    counter.store(seen + 1, Ordering::Relaxed);
+                    assert_eq!(guard.release().unwrap(), Released::Released);
+                }
+            });
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), 400);
+}
+
+#[test]
+fn a_thread_re_enters_and_another_does_not() {
+    let client = client();
+    let mutex = client.mutex("x").reentrant();
+    let outer = mutex.lock().unwrap();
+    assert_eq!(mutex.lock().unwrap().fence(), outer.fence());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| mutex.try_lock().unwrap().is_none());
+        assert!(other.join().unwrap(), "another thread re-entered");
+    });
+}
+
+#[test]
+fn every_kind_has_its_calls() {
+    let client = client();
+    let soon = Duration::from_millis(10);
+    let writer = client.rwlock("rw").write().unwrap();
+    assert!(client.rwlock("rw").try_read().unwrap().is_none());
+    assert!(client.rwlock("rw").write_within(soon).unwrap().is_none());
+    let reader = writer.downgrade().unwrap();
+    assert!(client.rwlock("rw").read_within(soon).unwrap().is_some());
+    drop(reader);
+    let permits = client.semaphore("s", 3).acquire_many(2).unwrap();
+    assert!(
+        client
+            .semaphore("s", 3)
+            .try_acquire_many(2)
+            .unwrap()
+            .is_none()
+    );
+    drop(permits);
+    let both = client.multi(["a", "b"]).lock().unwrap();
+    assert!(client.mutex("a").try_lock().unwrap().is_none());
+    assert_eq!(both.release().unwrap(), Released::Released);
+    assert_eq!(
+        client
+            .mutex("a")
+            .run(|guard| guard.name().to_string())
+            .unwrap(),
+        "a"
+    );
+}
+
+#[test]
+fn a_dropped_guard_is_given_back_by_the_background() {
+    let (one, two) = (
+        connect("memory:blocking-drop").unwrap(),
+        connect("memory:blocking-drop").unwrap(),
+    );
+    drop(
+        one.mutex("x")
+            .lease(Duration::from_secs(600))
+            .lock()
+            .unwrap(),
+    );
+    assert!(
+        two.mutex("x")
+            .lock_within(Duration::from_secs(10))
+            .unwrap()
+            .is_some()
+    );
+    // Also when the guard outlives every client.
+    let guard = one
+        .mutex("x")
+        .lease(Duration::from_secs(600))
+        .lock_within(Duration::from_secs(10));
+    let guard = guard.unwrap().expect("free");
+    drop(one);
+    assert!(two.mutex("x").try_lock().unwrap().is_none());
+    drop(guard);
+    assert!(
+        two.mutex("x")
+            .lock_within(Duration::from_secs(10))
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn shutdown_and_evict_and_inspect() {
+    let client = client();
+    let guard = client.mutex("x").lock().unwrap();
+    assert_eq!(client.inspect(&Query::all()).unwrap().len(), 1);
+    assert_eq!(client.evict("x", None, "a test").unwrap(), 1);
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.release().unwrap(), Released::WasLost);
+    assert_eq!(
+        client.shutdown(Duration::from_secs(5)).unwrap().abandoned,
+        0
+    );
+    assert_eq!(
+        client.mutex("x").lock().unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+}
+
+#[tokio::test]
+async fn inside_a_runtime_it_is_refused_not_a_panic() {
+    assert_eq!(connect("memory:").unwrap_err().kind(), ErrorKind::Invalid);
+    let client = tokio::task::spawn_blocking(|| std::thread::spawn(client).join().unwrap());
+    let client = client.await.unwrap();
+    assert_eq!(
+        client.mutex("x").lock().unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+}
