@@ -17,9 +17,13 @@ pub(crate) struct World {
     pub(crate) beats: u8,
     /// How many messages may be under way; what comes on top is lost.
     pub(crate) room: usize,
-    /// Whether messages may be lost or repeated, and clients fall silent.
+    /// Whether messages may be lost, and clients fall silent.
     pub(crate) faults: bool,
+    /// How many messages may be delivered twice. Without a bound a repeated claim joins for ever.
+    pub(crate) repeats: u8,
     pub(crate) evicts: bool,
+    /// Whether holders write to the resource.
+    pub(crate) writes: bool,
     /// Whether the resource looks at fences.
     pub(crate) gate: bool,
 }
@@ -46,6 +50,8 @@ pub(crate) struct State {
     pub(crate) clients: Vec<Client>,
     pub(crate) net: BTreeSet<Message>,
     pub(crate) resource: Resource,
+    pub(crate) repeated: u8,
+    pub(crate) evicted: bool,
     /// The first fence of every grant, as they were made.
     pub(crate) grants: Vec<u64>,
 }
@@ -56,6 +62,7 @@ pub(crate) struct Client {
     /// The moment from which its trust counts, once a word was acknowledged.
     pub(crate) said: Option<u64>,
     pub(crate) fence: Option<u64>,
+    early: Option<u64>,
     /// It learnt of its grant by a push.
     pub(crate) pushed: bool,
     /// It asked to read only.
@@ -116,6 +123,8 @@ impl World {
             clients: vec![Client::default(); self.modes.len()],
             net: BTreeSet::new(),
             resource: Resource::default(),
+            repeated: 0,
+            evicted: false,
             grants: Vec::new(),
         }
     }
@@ -141,13 +150,20 @@ impl World {
         let client = &state.clients[who];
         let mut words = Vec::new();
         match client.phase {
-            Phase::New => words.push(Word::Claim),
+            // Which of them sends first is all the same: the network delivers in any order.
+            Phase::New if who == 0 || state.clients[who - 1].phase != Phase::New => {
+                words.push(Word::Claim);
+            }
             Phase::Asking if client.said.is_some() => {
                 if client.beats < self.beats {
                     words.push(Word::Heartbeat);
                 }
-                if self.trusts(state, who) {
+                // A session sends a release after its other words; only faults mix them up.
+                let under_way = state.net.iter().any(|message| message.is_word_of(who));
+                if self.trusts(state, who) && (self.faults || !under_way) {
                     words.push(Word::Release);
+                }
+                if self.trusts(state, who) {
                     if self.modes[who] == Mode::Write && !client.downgraded {
                         words.push(Word::Downgrade);
                     }
@@ -159,7 +175,7 @@ impl World {
     }
 
     pub(crate) fn may_write(&self, state: &State, who: usize) -> bool {
-        self.trusts(state, who) && !state.clients[who].wrote
+        self.writes && self.trusts(state, who) && !state.clients[who].wrote
     }
 
     pub(crate) fn say(&self, state: &mut State, who: usize, word: Word) {
@@ -189,15 +205,19 @@ impl World {
             Message::Reply { who, sent, said } => self.hear(state, who, sent, said),
             Message::Push { who, fence } => {
                 let client = &mut state.clients[who];
-                // Before the reply to its claim it cannot know from when to count.
-                if client.phase == Phase::Asking && client.fence.is_none() && client.said.is_some()
-                {
-                    if self.trust == Trust::Grant {
-                        client.said = Some(state.now);
-                    }
-                    client.pushed = true;
-                    self.take(state, who, fence);
+                if client.phase != Phase::Asking || client.fence.is_some() {
+                    return;
                 }
+                if client.said.is_none() {
+                    // It overtook the reply to the claim, which tells from when to count.
+                    client.early = Some(fence);
+                    return;
+                }
+                if self.trust == Trust::Grant {
+                    client.said = Some(state.now);
+                }
+                client.pushed = true;
+                self.take(state, who, fence);
             }
             Message::Write { fence } => self.written(state, fence),
         }
@@ -212,6 +232,7 @@ impl World {
 
     pub(crate) fn evict(&self, state: &mut State) {
         let before = held(&state.line);
+        state.evicted = true;
         let changes = state.line.evict(None, moment(state));
         self.tell(state, &before, changes);
     }
@@ -271,8 +292,14 @@ impl World {
         };
         match said {
             Said::Gone => client.phase = Phase::Over,
-            Said::Waiting if client.fence.is_some() => client.phase = Phase::Over,
-            Said::Waiting => client.said = client.said.max(Some(from)),
+            // Overtaken by the push of its grant; what ended will not be renewed.
+            Said::Waiting if client.fence.is_some() => {}
+            Said::Waiting => {
+                client.said = client.said.max(Some(from));
+                if let Some(fence) = client.early.take() {
+                    self.take(state, who, fence);
+                }
+            }
             Said::Held(fence) => {
                 client.said = client.said.max(Some(from));
                 if client.fence.is_none() {
@@ -303,10 +330,38 @@ impl World {
         resource.youngest = resource.youngest.max(made);
     }
 
+    /// Forgets what can make no difference any more, so that fewer states are to be looked at.
+    pub(crate) fn forget(&self, state: &mut State) {
+        for client in &mut state.clients {
+            if matches!(client.phase, Phase::Over | Phase::Silent) {
+                let fence = client.fence;
+                let phase = client.phase;
+                *client = Client::default();
+                (client.phase, client.fence) = (phase, fence.map(|_| 0));
+            }
+        }
+        let clients = &state.clients;
+        state.net.retain(|message| match message {
+            Message::Reply { who, .. } | Message::Push { who, .. } => {
+                clients[*who].phase == Phase::Asking
+            }
+            _ => true,
+        });
+        if !self.writes && state.grants.len() > 2 {
+            let _ = state.grants.remove(0);
+        }
+    }
+
     fn send(&self, state: &mut State, message: Message) {
         if state.net.len() < self.room {
             let _ = state.net.insert(message);
         }
+    }
+}
+
+impl Message {
+    fn is_word_of(&self, client: usize) -> bool {
+        matches!(self, Self::Word { who, .. } if *who == client)
     }
 }
 
