@@ -3,141 +3,30 @@
 //! A pure state machine: no I/O, no clock of its own. It is the state of the `memory` and `file` engines, the
 //! specification every other engine is tested against, and what the model checker explores.
 //!
-//! Every operation first drops what has expired, then does its own work, then grants to whoever now fits, and
-//! returns the [`Change`]s it caused, so that they can be told to their sessions.
+//! Every operation first sweeps: it drops what has expired and grants to whoever now fits, so that an answer never
+//! depends on when somebody last looked. Then it does its own work, and grants again. It returns the [`Change`]s it
+//! caused to others, so that they can be told to their sessions; the claim that asks is told by the answer.
+
+mod words;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::claim::{ClaimId, Mode, SessionId};
+use self::words::block_end;
+pub use self::words::{Ask, Change, Held, Moment, Place, Refusal, Release, Standing, What};
+use crate::claim::{ClaimId, SessionId};
 use crate::clock::Micros;
 use crate::fence::{FENCE_BLOCK, Fence};
-
-/// The moment of an operation, as the line's keeper sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// Leases are counted on this clock.
-    pub now: Micros,
-    /// Fences start above this number. The wall clock where counters may be dropped, 0 where they never are.
-    pub floor: u64,
-}
-
-/// One request to join a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Ask {
-    /// Identifies the claim.
-    pub id: ClaimId,
-    /// Whose claim it is.
-    pub session: SessionId,
-    /// Weight and capacity.
-    pub mode: Mode,
-    /// How long the claim lasts after each word of its session.
-    pub lease: Micros,
-    /// Whether to wait in line; a try does not.
-    pub waits: bool,
-}
-
-/// One claim in a line.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Identifies the claim.
-    pub id: ClaimId,
-    /// Whose claim it is.
-    pub session: SessionId,
-    /// How much of the capacity it takes.
-    pub weight: u32,
-    /// How long it lasts after each word of its session.
-    pub lease: Micros,
-    /// When it joined.
-    pub since: Micros,
-    /// When it ends: the last word of its own session plus the lease, waiting or holding.
-    pub deadline: Micros,
-    /// The first fence of its block, once it holds.
-    pub fence: Option<Fence>,
-}
 
 /// The claims on one name in order of arrival. The front ones that fit hold the lock, the rest wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Line {
     capacity: u32,
-    /// The largest fence ever reserved.
+    /// The largest fence spent or reserved.
     last: u64,
     /// In order of arrival; the first `held` of them hold. Grants go strictly in order, so holders are a prefix.
     places: VecDeque<Place>,
     held: usize,
-}
-
-/// Where a claim stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// It holds the lock.
-    Held(Held),
-    /// It waits.
-    Waiting {
-        /// How many claims are before it.
-        ahead: u32,
-        /// When to ask again, in case nobody tells: something before it may have ended by then.
-        look_again: Duration,
-    },
-    /// A try found no room; it did not join.
-    Busy,
-    /// It is not in the line: it ended, or was never there.
-    Gone,
-}
-
-/// What a holder has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Held {
-    /// The first fence of a block that belongs to this grant alone.
-    pub fence: Fence,
-    /// How many fences there are in the block.
-    pub block: u32,
-    /// Whether somebody waits behind.
-    pub wanted: bool,
-}
-
-/// The answer to a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Release {
-    /// It was in the line, and is no longer.
-    Released,
-    /// It was not there.
-    Gone,
-}
-
-/// Why a claim was not let into the line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// The line is in use with this other capacity.
-    Capacity(u32),
-    /// The weight is zero or more than the capacity.
-    Weight,
-    /// No fence is left below 2^63.
-    Fences,
-}
-
-/// What an operation did to a claim, to be told to its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Change {
-    /// Whom to tell.
-    pub session: SessionId,
-    /// About which claim.
-    pub claim: ClaimId,
-    /// What happened to it.
-    pub what: What,
-}
-
-/// What happened to a claim that did not ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
-    /// It waited and now holds.
-    Granted(Held),
-    /// It holds, and somebody joined the line behind it.
-    Wanted,
-    /// Its session said nothing for a lease.
-    Expired,
-    /// It was taken away.
-    Evicted,
 }
 
 /// The largest fence: it must fit a signed 64-bit column.
@@ -171,7 +60,7 @@ impl Line {
         self.capacity
     }
 
-    /// The largest fence ever reserved: what must be remembered of an empty line.
+    /// The largest fence spent or reserved: what must be remembered of an empty line.
     pub fn last_fence(&self) -> u64 {
         self.last
     }
@@ -199,19 +88,20 @@ impl Line {
     /// Joins the line, or, for a claim already in it, says that its session is alive. A holder that asks again
     /// with a smaller weight gives the difference back.
     pub fn claim(&mut self, ask: &Ask, at: Moment) -> (Result<Standing, Refusal>, Vec<Change>) {
-        let mut changes = self.sweep(at);
-        if self.find(ask.id).is_some() {
-            return (Ok(self.again(ask, at, &mut changes)), changes);
-        }
+        let mut changes = self.sweep_for(ask.id, at);
         if let Err(refusal) = self.admits(ask, at) {
             return (Err(refusal), changes);
+        }
+        if let Some(index) = self.find(ask.id) {
+            self.again(index, ask, at, &mut changes);
+            return (Ok(self.standing(ask.id, at)), changes);
         }
         self.capacity = ask.mode.capacity();
         let first = self.waiters().len() == 0;
         let fits = first && self.fits(ask.mode.weight());
         if first && !fits {
             // A try tells it too: whoever only lingers gives up, and the next try gets in.
-            changes.extend(self.holders().map(|place| change(place, What::Wanted)));
+            changes.extend(self.holders().map(|place| place.change(What::Wanted)));
         }
         if !fits && !ask.waits {
             return (Ok(Standing::Busy), changes);
@@ -233,16 +123,17 @@ impl Line {
 
     /// Says that a claim's session is alive, and asks where the claim stands.
     pub fn heartbeat(&mut self, id: ClaimId, at: Moment) -> (Standing, Vec<Change>) {
-        let changes = self.sweep(at);
+        let changes = self.sweep_for(id, at);
         if let Some(index) = self.find(id) {
-            self.places[index].deadline = at.now.saturating_add(self.places[index].lease);
+            self.places[index].heard(at.now);
         }
         (self.standing(id, at), changes)
     }
 
-    /// Leaves the line, holding or waiting. Of a holder's block of fences only the first `used` are spent.
+    /// Leaves the line, holding or waiting. Of a holder's block of fences only the first `used` are spent; the
+    /// first of all counts as spent, because it was told.
     pub fn release(&mut self, id: ClaimId, used: u32, at: Moment) -> (Release, Vec<Change>) {
-        let mut changes = self.sweep(at);
+        let mut changes = self.sweep_for(id, at);
         let Some(index) = self.find(id) else {
             return (Release::Gone, changes);
         };
@@ -261,16 +152,8 @@ impl Line {
 
     /// Like [`sweep`](Self::sweep), and drops the claims of sessions known to be dead.
     pub fn sweep_dead(&mut self, at: Moment, dead: impl Fn(SessionId) -> bool) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let mut index = 0;
-        while let Some(place) = self.places.get(index) {
-            if place.deadline <= at.now || dead(place.session) {
-                let place = self.remove(index);
-                changes.push(change(&place, What::Expired));
-            } else {
-                index += 1;
-            }
-        }
+        let ended = |place: &Place| place.deadline <= at.now || dead(place.session);
+        let mut changes = self.drop_those(ended, What::Expired);
         self.promote(at, &mut changes);
         changes
     }
@@ -278,18 +161,16 @@ impl Line {
     /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
     pub fn evict(&mut self, fence: Option<Fence>, at: Moment) -> Vec<Change> {
         let mut changes = self.sweep(at);
-        for index in (0..self.held).rev() {
-            let place = &self.places[index];
-            if fence.is_none_or(|fence| place.owns(fence)) {
-                let place = self.remove(index);
-                changes.push(change(&place, What::Evicted));
-            }
-        }
+        let meant = |place: &Place| match fence {
+            Some(fence) => place.owns(fence),
+            None => place.fence.is_some(),
+        };
+        changes.extend(self.drop_those(meant, What::Evicted));
         self.promote(at, &mut changes);
         changes
     }
 
-    /// Where a claim stands now.
+    /// Where a claim stands as the last operation left it.
     pub fn standing(&self, id: ClaimId, at: Moment) -> Standing {
         let Some(index) = self.find(id) else {
             return Standing::Gone;
@@ -303,18 +184,23 @@ impl Line {
         }
     }
 
+    /// What a sweep changed for others than the claim that asks: an end told beside the answer could be taken for
+    /// the end of a claim that has just joined again.
+    fn sweep_for(&mut self, asker: ClaimId, at: Moment) -> Vec<Change> {
+        let mut changes = self.sweep(at);
+        changes.retain(|change| change.claim != asker);
+        changes
+    }
+
     /// A claim that is already in the line asks again.
-    fn again(&mut self, ask: &Ask, at: Moment, changes: &mut Vec<Change>) -> Standing {
-        if let Some(index) = self.find(ask.id) {
-            let place = &mut self.places[index];
-            place.lease = ask.lease;
-            place.deadline = at.now.saturating_add(ask.lease);
-            if place.fence.is_some() && ask.mode.weight() < place.weight {
-                place.weight = ask.mode.weight().max(1);
-                self.promote(at, changes);
-            }
+    fn again(&mut self, index: usize, ask: &Ask, at: Moment, changes: &mut Vec<Change>) {
+        let place = &mut self.places[index];
+        place.lease = ask.lease;
+        place.heard(at.now);
+        if place.fence.is_some() && ask.mode.weight() < place.weight {
+            place.weight = ask.mode.weight();
+            self.promote(at, changes);
         }
-        self.standing(ask.id, at)
     }
 
     fn admits(&self, ask: &Ask, at: Moment) -> Result<(), Refusal> {
@@ -325,9 +211,8 @@ impl Line {
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
         }
-        // Every claim in the line will need a block.
-        let blocks = (self.waiters().len() as u64 + 1) * u64::from(FENCE_BLOCK);
-        if self.last.max(at.floor) > FENCE_MAX - blocks {
+        let joins = self.find(ask.id).is_none();
+        if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
             return Err(Refusal::Fences);
         }
         Ok(())
@@ -343,17 +228,18 @@ impl Line {
         {
             self.grant_next(at);
         }
-        for index in first..self.held {
-            let place = &self.places[index];
+        for place in self.places.range(first..self.held) {
             if let Some(fence) = place.fence {
-                changes.push(change(place, What::Granted(self.held(fence))));
+                changes.push(place.change(What::Granted(self.held(fence))));
             }
         }
     }
 
     /// Grants to the first waiter, which must fit. Its deadline does not move: only its own session moves it.
     fn grant_next(&mut self, at: Moment) {
-        let fence = self.last.saturating_add(1).max(at.floor);
+        // A floor that jumped since the waiters were let in must not leave them without fences.
+        let floor = at.floor.min(last_before(self.waiters().len()));
+        let fence = self.last.max(floor).saturating_add(1);
         self.places[self.held].fence = Some(Fence::new(fence));
         self.last = block_end(fence);
         self.held += 1;
@@ -392,6 +278,20 @@ impl Line {
         self.places.iter().position(|place| place.id == id)
     }
 
+    /// Takes claims out of the line, in order of arrival.
+    fn drop_those(&mut self, those: impl Fn(&Place) -> bool, what: What) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut index = 0;
+        while let Some(place) = self.places.get(index) {
+            if those(place) {
+                changes.push(self.remove(index).change(what));
+            } else {
+                index += 1;
+            }
+        }
+        changes
+    }
+
     fn remove(&mut self, index: usize) -> Place {
         if index < self.held {
             self.held -= 1;
@@ -402,22 +302,7 @@ impl Line {
     }
 }
 
-impl Place {
-    /// Whether a fence belongs to this grant's block.
-    pub fn owns(&self, fence: Fence) -> bool {
-        self.fence
-            .is_some_and(|first| (first.get()..=block_end(first.get())).contains(&fence.get()))
-    }
-}
-
-fn change(place: &Place, what: What) -> Change {
-    Change {
-        session: place.session,
-        claim: place.id,
-        what,
-    }
-}
-
-fn block_end(fence: u64) -> u64 {
-    fence.saturating_add(u64::from(FENCE_BLOCK) - 1)
+/// The largest fence that may be spent before this many blocks are still to come.
+fn last_before(blocks: usize) -> u64 {
+    FENCE_MAX.saturating_sub((blocks as u64).saturating_mul(u64::from(FENCE_BLOCK)))
 }
