@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold::engine::SessionId;
 use leasehold::engine::{
     Claim, Clock, Ended, Engine, Event, File, Held, Identity, Inbox, Mode, Query, Release, Session,
     Standing,

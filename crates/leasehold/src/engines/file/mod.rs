@@ -32,7 +32,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::line::What;
+use crate::line::{Change, Place, What};
 use crate::name::Name;
 
 /// Lines in a directory of this machine.
@@ -84,13 +84,16 @@ impl File {
         let (mut slot, place) = (Slot::default(), (&self.world.dir, name, false));
         Lines::default().with(&mut slot, place, |mut locked| {
             self.world.work(&mut locked, None, |line, at| {
+                let mut changes = line.sweep(at);
                 let held: Vec<_> = line.holders().cloned().collect();
-                let changes = line.evict(fence, at);
-                let taken = changes.iter().filter(|change| change.what == What::Evicted);
-                let taken =
-                    taken.filter_map(|change| held.iter().find(|place| place.id == change.claim));
-                let fences = taken.filter_map(|place| place.fence).map(Fence::get);
-                (fences.collect(), changes)
+                changes.extend(line.evict(fence, at));
+                let evicted = |place: &&Place| {
+                    let is_it =
+                        |change: &Change| change.claim == place.id && change.what == What::Evicted;
+                    changes.iter().any(is_it)
+                };
+                let fences = held.iter().filter(evicted).filter_map(|place| place.fence);
+                (fences.map(Fence::get).collect(), changes)
             })
         })
     }
