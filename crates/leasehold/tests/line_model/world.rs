@@ -163,10 +163,9 @@ impl World {
                 if self.trusts(state, who) && (self.faults || !under_way) {
                     words.push(Word::Release);
                 }
-                if self.trusts(state, who) {
-                    if self.modes[who] == Mode::Write && !client.downgraded {
-                        words.push(Word::Downgrade);
-                    }
+                let writes = self.modes[who] == Mode::Write && !client.downgraded;
+                if self.trusts(state, who) && writes {
+                    words.push(Word::Downgrade);
                 }
             }
             _ => {}

@@ -171,7 +171,7 @@ impl Oracle {
         let before = &self.line[index - 1];
         let holders = self.line.iter().filter(|place| place.fence.is_some());
         let look = match before.fence {
-            Some(_) => holders.map(|place| place.deadline).min().unwrap(),
+            Some(_) => holders.map(|place| place.deadline).min().expect("a holder"),
             None => before.deadline,
         };
         Standing::Waiting {
@@ -200,7 +200,10 @@ impl Oracle {
         }
         let told = granted.into_iter().map(|index| {
             let place = &self.line[index];
-            told(place, What::Granted(self.held(place.fence.unwrap())))
+            told(
+                place,
+                What::Granted(self.held(place.fence.expect("a grant"))),
+            )
         });
         told.collect()
     }

@@ -64,7 +64,7 @@ impl Watch {
         }
         let mut end = 0;
         for place in step.line.holders() {
-            let first = place.fence.unwrap().get();
+            let first = place.fence.expect("a holder").get();
             assert!(first > end, "blocks overlap or are out of order");
             end = first + BLOCK - 1;
             if old.get(&place.id) != Some(&place.fence) {
@@ -116,7 +116,11 @@ impl Step<'_> {
     /// Only a word of the claim's own session moves its deadline, and never back.
     fn deadlines(&self) {
         for old in self.before.iter().filter(|place| self.stayed(place)) {
-            let new = self.line.places().find(|p| p.id == old.id).unwrap();
+            let new = self
+                .line
+                .places()
+                .find(|p| p.id == old.id)
+                .expect("it stayed");
             let lease = match self.op {
                 Op::Claim(ask) if ask.id == old.id => match self.answer {
                     Answer::Claim(Ok(_)) => Some(ask.lease),
