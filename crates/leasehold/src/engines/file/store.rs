@@ -53,7 +53,7 @@ impl Store {
         } else {
             OFlags::empty()
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | make;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOATIME | make;
         let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) if make.is_empty() => return Ok(None),
@@ -119,7 +119,7 @@ impl Locked<'_> {
     /// Makes this the line's state; the one before it stands until the last byte is written.
     pub(super) fn write(&mut self, line: &Line) -> Result<(), Trouble> {
         let store = &mut *self.0;
-        let sequence = store.spot.map_or(1, |spot| spot.sequence + 1);
+        let sequence = store.spot.map_or(1, |spot| spot.sequence.saturating_add(1));
         record::encode(&mut store.next, sequence, &store.boot, &store.name, line);
         if let Some(spot) = store.spot
             && record::same(&store.next, &store.bytes[spot.at..spot.at + spot.len])
