@@ -17,7 +17,10 @@ pub(crate) struct Settings {
 const USAGE: &str = "leasehold-bench [--repeats N] [--only PART]...";
 
 fn settings() -> Outcome<Settings> {
-    let mut settings = Settings { repeats: 5, only: Vec::new() };
+    let mut settings = Settings {
+        repeats: 5,
+        only: Vec::new(),
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;

@@ -102,7 +102,10 @@ pub(crate) fn print_head() {
         ("goal", 11),
         ("", 6),
     ];
-    let titles: Vec<_> = cells.iter().map(|(title, w)| format!(" {title:<w$} ")).collect();
+    let titles: Vec<_> = cells
+        .iter()
+        .map(|(title, w)| format!(" {title:<w$} "))
+        .collect();
     let rules: Vec<_> = cells.iter().map(|(_, w)| "-".repeat(w + 2)).collect();
     println!("|{}|\n|{}|", titles.join("|"), rules.join("|"));
 }

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::answer::within;
 use super::grant::{Grant, validity};
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase};
@@ -80,7 +81,7 @@ async fn say(session: Arc<dyn Session>, beat: Beat) -> Answer {
     let shortest = beat.claims.iter().map(|claim| claim.lease).min();
     let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
     let call = session.heartbeat(&beat.claims);
-    let answer = tokio::time::timeout(patience, call).await.ok();
+    let answer = within(patience, call).await;
     (beat, answer)
 }
 

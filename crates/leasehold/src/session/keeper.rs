@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::answer::within;
 use super::events::Inbox;
 use super::grant::{Grant, Home, State, validity};
 use super::reaper::Reaper;
@@ -88,15 +89,15 @@ impl Keeper {
             let armed = self.arm(&claim, keep_alive, home.clone())?;
             let sent = self.clock.now();
             let call = self.session.claim(&claim);
-            let standing = match tokio::time::timeout(patience(&claim), call).await {
-                Ok(Ok(standing)) => standing,
-                Ok(Err(error)) => {
+            let standing = match within(patience(&claim), call).await {
+                Some(Ok(standing)) => standing,
+                Some(Err(error)) => {
                     if !error.may_have_happened() {
                         armed.forget();
                     }
                     return Err(error.of(&claim.name));
                 }
-                Err(_) => return Err(self.late(&claim)),
+                None => return Err(self.late(&claim)),
             };
             let outcome = match standing {
                 Standing::Busy => {
@@ -152,16 +153,16 @@ impl Keeper {
         // Should this future be dropped, or the call fail, the reaper goes on with it.
         let mut backup = Backup(Some((self, grant)));
         let call = self.session.release(&grant.claim, grant.turns());
-        match tokio::time::timeout(patience(&grant.claim), call).await {
-            Ok(Ok(release)) => {
+        match within(patience(&grant.claim), call).await {
+            Some(Ok(release)) => {
                 backup.0 = None;
                 if release == Release::Gone {
                     grant.lose(Ended::Forgotten);
                 }
                 Ok(release)
             }
-            Ok(Err(error)) => Err(error.of(&grant.claim.name)),
-            Err(_) => Err(Error::new(
+            Some(Err(error)) => Err(error.of(&grant.claim.name)),
+            None => Err(Error::new(
                 ErrorKind::TimedOut,
                 Step::Release,
                 "no answer within the lease",
@@ -184,14 +185,14 @@ impl Keeper {
         let mut claim = (*grant.claim).clone();
         claim.mode = mode;
         let sent = self.clock.now();
-        match tokio::time::timeout(patience(&claim), self.session.claim(&claim)).await {
-            Ok(Ok(Standing::Held(_))) => {
+        match within(patience(&claim), self.session.claim(&claim)).await {
+            Some(Ok(Standing::Held(_))) => {
                 if let Some(entry) = self.table.lock().get_mut(&claim.id) {
                     entry.heard(sent);
                 }
                 Ok(())
             }
-            Ok(Ok(_)) => {
+            Some(Ok(_)) => {
                 grant.lose(Ended::Forgotten);
                 Err(Error::new(
                     ErrorKind::Lost,
@@ -200,8 +201,8 @@ impl Keeper {
                 )
                 .of(&claim.name))
             }
-            Ok(Err(error)) => Err(error.of(&claim.name)),
-            Err(_) => Err(self.late(&claim)),
+            Some(Err(error)) => Err(error.of(&claim.name)),
+            None => Err(self.late(&claim)),
         }
     }
 
