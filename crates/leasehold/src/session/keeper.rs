@@ -269,7 +269,12 @@ impl Keeper {
         .perhaps()
     }
 
-    fn arm(&self, claim: &Arc<Claim>, keep_alive: bool, home: Weak<dyn Home>) -> Result<Armed<'_>> {
+    fn arm<'a>(
+        &'a self,
+        claim: &'a Arc<Claim>,
+        keep_alive: bool,
+        home: Weak<dyn Home>,
+    ) -> Result<Armed<'a>> {
         let entry = Entry::new(claim.clone(), keep_alive, home);
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
@@ -279,7 +284,7 @@ impl Keeper {
         let _ = table.insert(claim.id, entry);
         Ok(Armed {
             keeper: self,
-            claim: Some(claim.clone()),
+            claim: Some(claim),
         })
     }
 
@@ -455,7 +460,7 @@ impl Drop for Keeper {
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
 struct Armed<'a> {
     keeper: &'a Keeper,
-    claim: Option<Arc<Claim>>,
+    claim: Option<&'a Arc<Claim>>,
 }
 
 impl Armed<'_> {
@@ -476,7 +481,7 @@ impl Drop for Armed<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             let _ = self.keeper.take_out(claim.id);
-            self.keeper.reaper.give_back(claim, 0);
+            self.keeper.reaper.give_back(claim.clone(), 0);
         }
     }
 }

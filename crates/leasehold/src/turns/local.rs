@@ -168,7 +168,7 @@ impl Local {
     async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
         let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
         claim.waits = ask.waits;
-        let home: Weak<dyn Home> = Arc::downgrade(&(self.clone() as Arc<dyn Home>));
+        let home = Arc::downgrade(self) as Weak<dyn Home>;
         match self.keeper.ask(claim, ask.keep_alive, home).await? {
             Asked::Granted(grant) => Ok(Some(grant)),
             Asked::Busy => Ok(None),
@@ -234,7 +234,9 @@ impl Local {
         };
         let active = &mut state.actives[index];
         let lost = grant.state() == Validity::Lost;
-        if active.users.is_empty() && !lost && self.park(active, grant.age() < active.min_hold) {
+        let too_soon = !active.min_hold.is_zero() && grant.age() < active.min_hold;
+        if active.users.is_empty() && !lost && too_soon {
+            self.park(active);
             return End::Kept;
         }
         state.advance(self, wakes);
@@ -245,12 +247,8 @@ impl Local {
         if !active.users.is_empty() {
             return End::Kept;
         }
-        if !lost
-            && !grant.is_wanted()
-            && grant.has_fences()
-            && !active.linger.is_zero()
-            && self.park(active, true)
-        {
+        if !lost && !grant.is_wanted() && grant.has_fences() && !active.linger.is_zero() {
+            self.park(active);
             return End::Kept;
         }
         drop(state.actives.swap_remove(index));
@@ -260,10 +258,7 @@ impl Local {
     }
 
     /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
-    fn park(self: &Arc<Self>, active: &mut Active, really: bool) -> bool {
-        if !really {
-            return false;
-        }
+    fn park(self: &Arc<Self>, active: &mut Active) {
         let grant = &active.grant;
         let reusable = grant.age() >= active.min_hold;
         let until = match reusable {
@@ -280,7 +275,6 @@ impl Local {
             reusable,
         });
         self.keeper.park(grant, Some(until));
-        true
     }
 
     /// A writer became a reader: readers of this process may join it.
