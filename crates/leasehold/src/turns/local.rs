@@ -1,5 +1,6 @@
 //! The line of one name inside this process.
 
+use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -67,7 +68,7 @@ pub(crate) struct Local {
 }
 
 /// How an ask begins.
-enum Entry {
+enum Start {
     Turn(Turn),
     /// To the engine, in the name of this process.
     Front(Front),
@@ -105,14 +106,14 @@ impl Local {
     /// Waits for a turn; none if the ask was a try and there was no room.
     pub(crate) async fn take(self: &Arc<Self>, ask: Ask) -> Result<Option<Turn>> {
         let wake = match self.begin(&ask)? {
-            Entry::Turn(turn) => return Ok(Some(turn)),
-            Entry::Busy => return Ok(None),
-            Entry::Alone => {
+            Start::Turn(turn) => return Ok(Some(turn)),
+            Start::Busy => return Ok(None),
+            Start::Alone => {
                 let granted = self.ask_engine(&ask).await?;
                 return Ok(granted.map(|grant| self.enter(&ask, &grant, false)));
             }
-            Entry::Front(front) => Wake::Front(front),
-            Entry::Wait(ticket, told) => {
+            Start::Front(front) => Wake::Front(front),
+            Start::Wait(ticket, told) => {
                 let place = InLine(self, ticket);
                 let wake = told
                     .await
@@ -130,39 +131,39 @@ impl Local {
         }
     }
 
-    fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Entry> {
+    fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Start> {
         let mut state = self.state.lock();
         if ask.reentrant {
             if let Some(turn) = state.reenter(self, ask) {
-                return Ok(Entry::Turn(turn));
+                return Ok(Start::Turn(turn));
             }
             self.refuse_upgrade(&state, ask)?;
         } else if ask.waits {
             self.warn_if_waiting_for_itself(&state, ask);
         }
         if ask.strict {
-            return Ok(Entry::Alone);
+            return Ok(Start::Alone);
         }
         if let Some(turn) = state.serve(self, ask) {
-            return Ok(Entry::Turn(turn));
+            return Ok(Start::Turn(turn));
         }
         if !ask.waits {
             return Ok(if state.surely_busy(ask) {
-                Entry::Busy
+                Start::Busy
             } else {
-                Entry::Alone
+                Start::Alone
             });
         }
         if state.actives.is_empty() && state.queue.is_empty() && !state.front {
             state.front = true;
-            return Ok(Entry::Front(Front::new(self)));
+            return Ok(Start::Front(Front::new(self)));
         }
         let (ticket, told) = state.join(ask.clone());
         let mut wakes = Wakes::new();
         state.advance(self, &mut wakes);
         drop(state);
         send(wakes);
-        Ok(Entry::Wait(ticket, told))
+        Ok(Start::Wait(ticket, told))
     }
 
     async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
@@ -364,11 +365,11 @@ impl Home for Local {
 impl Drop for Local {
     fn drop(&mut self) {
         let mut locals = self.registry.lock();
-        if locals
-            .get(&self.name)
-            .is_some_and(|local| local.strong_count() == 0)
+        // Somebody may have come meanwhile and made a new line.
+        if let Entry::Occupied(local) = locals.entry(self.name.clone())
+            && local.get().strong_count() == 0
         {
-            drop(locals.remove(&self.name));
+            drop(local.remove());
         }
     }
 }
