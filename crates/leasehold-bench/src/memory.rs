@@ -17,16 +17,17 @@ const EACH: u64 = 2_000;
 
 /// One task, nobody else.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
-    let runtime = one_thread()?;
-    let client = runtime.block_on(leasehold::connect("memory:"))?;
     let goal = Goal::AtMost(20.0);
-    let tokio = || Ok(runtime.block_on(tokio_alone()));
-    let reused = || Ok(runtime.block_on(reused(&client))?);
-    let anew = || Ok(runtime.block_on(anew(&client))?);
-    let name = "memory uncontended, handle reused";
-    Row::ratio(name, "ns", &duel(settings.repeats, reused, tokio)?, goal).print();
-    let name = "memory uncontended, handle made anew";
-    Row::ratio(name, "ns", &duel(settings.repeats, anew, tokio)?, goal).print();
+    for (case, runtime) in [("1 thread", one_thread()?), ("2 workers", two_workers()?)] {
+        let client = runtime.block_on(leasehold::connect("memory:"))?;
+        let tokio = || Ok(runtime.block_on(runtime.spawn(tokio_alone()))?);
+        let anew = || Ok(runtime.block_on(runtime.spawn(anew(client.clone())))??);
+        let reused = || Ok(runtime.block_on(runtime.spawn(reused(client.clone())))??);
+        let name = format!("memory uncontended, {case}, handle reused");
+        Row::ratio(&name, "ns", &duel(settings.repeats, reused, tokio)?, goal).print();
+        let name = format!("memory uncontended, {case}, handle anew");
+        Row::ratio(&name, "ns", &duel(settings.repeats, anew, tokio)?, goal).print();
+    }
     Ok(())
 }
 
@@ -39,7 +40,7 @@ async fn tokio_alone() -> f64 {
     nanos_each(watch)
 }
 
-async fn reused(client: &Client) -> leasehold::Result<f64> {
+async fn reused(client: Client) -> leasehold::Result<f64> {
     let mutex = client.mutex("alone");
     let watch = Watch::start();
     for _ in 0..UNCONTENDED {
@@ -48,7 +49,7 @@ async fn reused(client: &Client) -> leasehold::Result<f64> {
     Ok(nanos_each(watch))
 }
 
-async fn anew(client: &Client) -> leasehold::Result<f64> {
+async fn anew(client: Client) -> leasehold::Result<f64> {
     let watch = Watch::start();
     for _ in 0..UNCONTENDED {
         let _ = client.mutex("alone").lock().await?.release().await?;

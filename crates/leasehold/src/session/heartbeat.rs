@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -105,6 +106,9 @@ impl Keeper {
     }
 
     /// When the task has to look again. While a call is under way only ends matter.
+    ///
+    /// A wake that was planned stays, also when nothing needs it any more: locks that come and go then cost one idle
+    /// look in a while, not one each.
     fn next_wake(&self, calling: bool) -> Micros {
         let table = self.table.lock();
         let wakes = table.values().map(|entry| match (&entry.phase, calling) {
@@ -115,8 +119,12 @@ impl Keeper {
             (_, false) => entry.wake(),
         });
         let wake = wakes.min().unwrap_or(Micros::MAX);
-        self.asleep_until
-            .store(wake, std::sync::atomic::Ordering::SeqCst);
+        let planned = self.asleep_until.load(Ordering::SeqCst);
+        let wake = match planned > self.clock.now() {
+            true => wake.min(planned),
+            false => wake,
+        };
+        self.asleep_until.store(wake, Ordering::SeqCst);
         wake
     }
 

@@ -141,10 +141,10 @@ impl Keeper {
         }
     }
 
-    /// Gives a grant back and says whether it was still ours.
+    /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
         let still = self.take_out(grant.claim.id);
-        if grant.state() == State::Lost {
+        if grant.why_lost().is_some() {
             if still {
                 self.reap(grant);
             }
@@ -439,7 +439,7 @@ impl Keeper {
 
     /// Wakes the heartbeat task if it would sleep past this.
     fn wake_by(&self, when: Micros) {
-        if when < self.asleep_until.load(Ordering::SeqCst) {
+        if when < self.asleep_until.fetch_min(when, Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }

@@ -110,7 +110,7 @@ impl Local {
             Start::Busy => return Ok(None),
             Start::Alone => {
                 let granted = self.ask_engine(&ask).await?;
-                return Ok(granted.map(|grant| self.enter(&ask, &grant, false)));
+                return Ok(granted.map(|grant| self.enter(&ask, grant, false)));
             }
             Start::Front(front) => Wake::Front(front),
             Start::Wait(ticket, told) => {
@@ -177,10 +177,10 @@ impl Local {
     }
 
     /// A new grant, with its first turn.
-    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: &Arc<Grant>, was_front: bool) -> Turn {
+    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: Arc<Grant>, was_front: bool) -> Turn {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
-        let mut active = Active::new(grant.clone(), ask);
+        let mut active = Active::new(grant, ask);
         let turn = active.turn(self, ask).expect("a new grant has a fence");
         state.actives.push(active);
         if was_front {

@@ -89,7 +89,7 @@ impl Front {
     /// The engine said yes.
     pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Turn {
         self.done = true;
-        self.local.enter(ask, &grant, true)
+        self.local.enter(ask, grant, true)
     }
 }
 
