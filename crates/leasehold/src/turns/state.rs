@@ -190,9 +190,11 @@ impl Active {
         let free = self.users.is_empty() || (self.mode == Mode::Read);
         free && self.parked.as_ref().is_none_or(|parked| parked.reusable)
             && self.will_serve(ask, bound)
+            && self.grant.state() != Validity::Lost
     }
 
-    /// Whether this grant can serve the ask once its present turn ends.
+    /// Whether this grant can serve the ask once its present turn ends. Whoever waits is looked at again when the
+    /// grant is lost, so this does not read the clock.
     fn will_serve(&self, ask: &Ask, bound: Bound) -> bool {
         let within = !self.grant.is_wanted()
             || (self.grant.turns() < bound.turns && self.grant.age() < bound.time);
@@ -204,7 +206,7 @@ impl Active {
             && self.grant.claim.lease == ask.lease
             && within
             && self.grant.has_fences()
-            && self.grant.state() != Validity::Lost
+            && self.grant.why_lost().is_none()
     }
 
     /// Whether this grant alone makes the ask wait.
