@@ -202,8 +202,10 @@ impl Local {
         send(wakes);
     }
 
-    /// A turn ended: hand the grant over, keep it, or give it back.
+    /// A turn ended: hand the grant over, keep it, or give it back. Looks at the clock, so that the grant knows
+    /// afterwards whether it is lost.
     pub(super) fn finish(self: &Arc<Self>, grant: &Arc<Grant>, fence: crate::fence::Fence) -> End {
+        let lost = grant.state() == Validity::Lost;
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
         let Some(index) = state.find(grant) else {
@@ -217,7 +219,7 @@ impl Local {
             }
             drop(users.swap_remove(at));
         }
-        let end = self.after_turn(&mut state, grant, &mut wakes);
+        let end = self.after_turn(&mut state, index, lost, &mut wakes);
         drop(state);
         send(wakes);
         end
@@ -227,27 +229,22 @@ impl Local {
     fn after_turn(
         self: &Arc<Self>,
         state: &mut State,
-        grant: &Arc<Grant>,
+        index: usize,
+        lost: bool,
         wakes: &mut Wakes,
     ) -> End {
-        let Some(index) = state.find(grant) else {
-            return End::Kept;
-        };
         let active = &mut state.actives[index];
-        let lost = grant.state() == Validity::Lost;
-        let too_soon = !active.min_hold.is_zero() && grant.age() < active.min_hold;
+        let too_soon = !active.min_hold.is_zero() && active.grant.age() < active.min_hold;
         if active.users.is_empty() && !lost && too_soon {
             self.park(active);
             return End::Kept;
         }
         state.advance(self, wakes);
-        let Some(index) = state.find(grant) else {
-            return End::Kept;
-        };
         let active = &mut state.actives[index];
         if !active.users.is_empty() {
             return End::Kept;
         }
+        let grant = &active.grant;
         if !lost && !grant.is_wanted() && grant.has_fences() && !active.linger.is_zero() {
             self.park(active);
             return End::Kept;
