@@ -378,7 +378,7 @@ impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let mut wakes = Wakes::new();
         let mut state = self.0.state.lock();
-        drop(state.queue.remove(&self.1));
+        state.leave(self.1);
         state.advance(self.0, &mut wakes);
         drop(state);
         send(wakes);
