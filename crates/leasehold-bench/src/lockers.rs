@@ -17,7 +17,10 @@ use crate::memory::{one_thread, two_workers};
 pub(crate) enum How {
     OneThread,
     TwoWorkers,
-    Flock,
+    /// Takes the lock again as soon as it can: few switches, long waits.
+    FlockGreedy,
+    /// Lets others run after each turn, as a line does.
+    FlockYielding,
 }
 
 impl How {
@@ -25,12 +28,18 @@ impl How {
         match self {
             Self::OneThread => "one-thread",
             Self::TwoWorkers => "two-workers",
-            Self::Flock => "flock",
+            Self::FlockGreedy => "flock-greedy",
+            Self::FlockYielding => "flock-yielding",
         }
     }
 
     fn parse(word: &str) -> Outcome<Self> {
-        let all = [Self::OneThread, Self::TwoWorkers, Self::Flock];
+        let all = [
+            Self::OneThread,
+            Self::TwoWorkers,
+            Self::FlockGreedy,
+            Self::FlockYielding,
+        ];
         let found = all.into_iter().find(|how| how.word() == word);
         found.ok_or_else(|| "an unknown way to lock".into())
     }
@@ -79,7 +88,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
         time: Duration::from_millis(next()?.parse()?),
     };
     let served = match job.how {
-        How::Flock => with_threads(&job)?,
+        How::FlockGreedy | How::FlockYielding => with_threads(&job)?,
         How::OneThread => one_thread()?.block_on(with_tasks(&job))?,
         How::TwoWorkers => two_workers()?.block_on(with_tasks(&job))?,
     };
@@ -135,6 +144,7 @@ fn with_threads(job: &Job) -> Outcome<Vec<Served>> {
     }
     wait_for_start()?;
     let (start, time) = (Watch::start(), job.time);
+    let yields = matches!(job.how, How::FlockYielding);
     let lockers: Vec<_> = files
         .into_iter()
         .map(|(lock, counter)| {
@@ -146,6 +156,9 @@ fn with_threads(job: &Job) -> Outcome<Vec<Served>> {
                     served.waited(asked.elapsed());
                     increment(&counter)?;
                     flock(&lock, FlockOperation::Unlock)?;
+                    if yields {
+                        std::thread::yield_now();
+                    }
                 }
                 Ok(served)
             })

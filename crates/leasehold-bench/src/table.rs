@@ -41,8 +41,8 @@ impl Row {
     pub(crate) fn ratio(name: &str, unit: &str, duel: &Duel, goal: Goal) -> Self {
         Self {
             name: name.to_owned(),
-            ours: format!("{:.3} {unit}", duel.ours.median),
-            peer: format!("{:.3} {unit}", duel.peer.median),
+            ours: amount(duel.ours.median, unit),
+            peer: amount(duel.peer.median, unit),
             figure: format!("{}x", duel.ratio),
             goal: goal.shown("x"),
             met: Some(goal.met(duel.ratio)),
@@ -53,7 +53,7 @@ impl Row {
     pub(crate) fn alone(name: &str, unit: &str, ours: Spread, goal: Goal) -> Self {
         Self {
             name: name.to_owned(),
-            ours: format!("{:.3} {unit}", ours.median),
+            ours: amount(ours.median, unit),
             peer: "-".to_owned(),
             figure: format!("{ours} {unit}"),
             goal: goal.shown(&format!(" {unit}")),
@@ -89,6 +89,13 @@ impl Row {
             ..
         } = self;
         println!("| {name:<44} | {ours:>20} | {peer:>20} | {figure:<28} | {goal:<11} | {met:<6} |");
+    }
+}
+
+fn amount(value: f64, unit: &str) -> String {
+    match value >= 1e3 {
+        true => format!("{value:.0} {unit}"),
+        false => format!("{value:.3} {unit}"),
     }
 }
 
