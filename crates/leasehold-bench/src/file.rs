@@ -11,7 +11,7 @@ use crate::measure::{Outcome, Spread, Watch, duel};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
-const ROUNDS: u32 = 5_000;
+const ROUNDS: u32 = 2_000;
 
 /// One locker, nobody else.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
@@ -21,7 +21,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let bare = File::create(place.path("bare.lock"))?;
     let ours = || Ok(runtime.block_on(runtime.spawn(lock_alone(client.clone())))??);
     let goal = Goal::AtMost(6.0);
-    let duel = duel(settings.repeats, ours, || flock_alone(&bare))?;
+    let duel = duel(settings.many(), ours, || flock_alone(&bare))?;
     let name = format!("{} uncontended beside flock", place.kind());
     Row::ratio(&name, "µs", &duel, goal).print();
     Ok(())
@@ -51,7 +51,7 @@ pub(crate) fn linger(settings: &Settings) -> Outcome<()> {
     let place = settings.place()?;
     let client = runtime.block_on(leasehold::connect(&place.url))?;
     let mut times = Vec::new();
-    for _ in 0..settings.repeats {
+    for _ in 0..settings.many() {
         times.push(runtime.block_on(runtime.spawn(lock_lingering(client.clone())))??);
     }
     let name = format!("{} again under linger", place.kind());

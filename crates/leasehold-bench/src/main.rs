@@ -49,6 +49,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// For what takes milliseconds: often enough that a busy machine moves the ends, not the median.
+    pub(crate) const fn many(&self) -> usize {
+        self.repeats * 5
+    }
+
     /// A fresh place to lock in, gone when it is dropped.
     pub(crate) fn place(&self) -> Outcome<Place> {
         let dir = tempfile::tempdir()?;

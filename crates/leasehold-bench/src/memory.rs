@@ -11,9 +11,9 @@ use crate::Settings;
 use crate::measure::{Outcome, Watch, duel};
 use crate::table::{Goal, Row};
 
-const UNCONTENDED: u32 = 100_000;
+const UNCONTENDED: u32 = 20_000;
 const TASKS: u64 = 30;
-const EACH: u64 = 2_000;
+const EACH: u64 = 1_000;
 
 /// One task, nobody else.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
@@ -24,9 +24,9 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
         let anew = || Ok(runtime.block_on(runtime.spawn(anew(client.clone())))??);
         let reused = || Ok(runtime.block_on(runtime.spawn(reused(client.clone())))??);
         let name = format!("memory uncontended, {case}, handle reused");
-        Row::ratio(&name, "ns", &duel(settings.repeats, reused, tokio)?, goal).print();
+        Row::ratio(&name, "ns", &duel(settings.many(), reused, tokio)?, goal).print();
         let name = format!("memory uncontended, {case}, handle anew");
-        Row::ratio(&name, "ns", &duel(settings.repeats, anew, tokio)?, goal).print();
+        Row::ratio(&name, "ns", &duel(settings.many(), anew, tokio)?, goal).print();
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
         let ours = || runtime.block_on(ours_contended(client.clone(), work));
         let tokio = || runtime.block_on(tokio_contended(work));
         let name = format!("memory 30 tasks, {case}");
-        let duel = duel(settings.repeats, ours, tokio)?;
+        let duel = duel(settings.many(), ours, tokio)?;
         Row::ratio(&name, "M/s", &duel, Goal::AtLeast(0.3)).print();
     }
     Ok(())

@@ -220,3 +220,56 @@ impl Keeper {
         parked.iter().for_each(Grant::look);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::keeper::Asked;
+    use super::*;
+    use crate::claim::Mode;
+    use crate::engine::{Identity, Memory};
+    use crate::name::Name;
+    use crate::session::Home;
+
+    struct Nobody;
+
+    impl Home for Nobody {
+        fn look(self: Arc<Self>, _: &Arc<Grant>) {}
+    }
+
+    async fn lock(keeper: &Keeper) -> Arc<Grant> {
+        let name = Name::new("x").unwrap();
+        let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
+        let home = Weak::<Nobody>::new();
+        match keeper.ask(claim, true, home).await.unwrap() {
+            Asked::Granted(grant) => grant,
+            Asked::Busy => panic!("nobody else is there"),
+        }
+    }
+
+    /// Lets the heartbeat task run as far as it gets, and says when it means to wake.
+    async fn planned(keeper: &Keeper) -> Micros {
+        tokio::task::yield_now().await;
+        keeper.asleep_until.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_that_come_and_go_wake_the_task_once_in_a_while() {
+        let clock = Clock::simulated();
+        let engine = Memory::new(clock.clone());
+        let who = Identity::of_this_process();
+        let keeper = Keeper::open(&engine, &who, clock.clone()).await.unwrap();
+        let first = lock(&keeper).await;
+        let wake = planned(&keeper).await;
+        assert_eq!(wake, clock.now() + 1_000_000, "a third of the lease");
+        let _ = keeper.give_back(&first).await.unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_millis(10)).await;
+            let grant = lock(&keeper).await;
+            assert_eq!(planned(&keeper).await, wake);
+            let _ = keeper.give_back(&grant).await.unwrap();
+            assert_eq!(planned(&keeper).await, wake);
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(planned(&keeper).await, Micros::MAX, "nothing is left to do");
+    }
+}
