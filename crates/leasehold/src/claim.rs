@@ -1,6 +1,8 @@
 //! One request for a name.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Step};
@@ -141,6 +143,28 @@ random_id! {
 random_id! {
     /// Identifies one session of one engine.
     SessionId
+}
+
+/// Things by a random id, which is its own hash.
+pub(crate) type ById<Id, T> = HashMap<Id, T, BuildHasherDefault<IdHasher>>;
+
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, id: u128) {
+        self.0 = id as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// One request for a name, as an engine sees it.

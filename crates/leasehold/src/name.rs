@@ -1,5 +1,6 @@
 //! What is locked.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,6 +64,13 @@ impl Name {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A map by name can be asked with a string.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -35,8 +35,8 @@ enum Target {
 
 impl Handle {
     pub(crate) fn new(turns: &Turns, name: &str, terms: Terms) -> Self {
-        let target = match Name::new(name) {
-            Ok(name) => Target::Line(turns.local(&name)),
+        let target = match turns.local(name) {
+            Ok(local) => Target::Line(local),
             Err(_) => Target::Bad(name.to_owned()),
         };
         Self { target, terms }

@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::answer::within;
 use super::grant::{Grant, validity};
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase};
@@ -80,7 +82,7 @@ async fn say(session: Arc<dyn Session>, beat: Beat) -> Answer {
     let shortest = beat.claims.iter().map(|claim| claim.lease).min();
     let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
     let call = session.heartbeat(&beat.claims);
-    let answer = tokio::time::timeout(patience, call).await.ok();
+    let answer = within(patience, call).await;
     (beat, answer)
 }
 
@@ -106,6 +108,9 @@ impl Keeper {
     }
 
     /// When the task has to look again. While a call is under way only ends matter.
+    ///
+    /// A wake that was planned stays, also when nothing needs it any more: locks that come and go then cost one idle
+    /// look in a while, not one each.
     fn next_wake(&self, calling: bool) -> Micros {
         let table = self.table.lock();
         let wakes = table.values().map(|entry| match (&entry.phase, calling) {
@@ -116,8 +121,12 @@ impl Keeper {
             (_, false) => entry.wake(),
         });
         let wake = wakes.min().unwrap_or(Micros::MAX);
-        self.asleep_until
-            .store(wake, std::sync::atomic::Ordering::SeqCst);
+        let planned = self.asleep_until.load(Ordering::SeqCst);
+        let wake = match planned > self.clock.now() {
+            true => wake.min(planned),
+            false => wake,
+        };
+        self.asleep_until.store(wake, Ordering::SeqCst);
         wake
     }
 
@@ -211,5 +220,58 @@ impl Keeper {
             grant.look();
         }
         parked.iter().for_each(Grant::look);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keeper::Asked;
+    use super::*;
+    use crate::claim::Mode;
+    use crate::engine::{Identity, Memory};
+    use crate::name::Name;
+    use crate::session::Home;
+
+    struct Nobody;
+
+    impl Home for Nobody {
+        fn look(self: Arc<Self>, _: &Arc<Grant>) {}
+    }
+
+    async fn lock(keeper: &Keeper) -> Arc<Grant> {
+        let name = Name::new("x").unwrap();
+        let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
+        let home = Weak::<Nobody>::new();
+        match keeper.ask(claim, true, home).await.unwrap() {
+            Asked::Granted(grant) => grant,
+            Asked::Busy => panic!("nobody else is there"),
+        }
+    }
+
+    /// Lets the heartbeat task run as far as it gets, and says when it means to wake.
+    async fn planned(keeper: &Keeper) -> Micros {
+        tokio::task::yield_now().await;
+        keeper.asleep_until.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_that_come_and_go_wake_the_task_once_in_a_while() {
+        let clock = Clock::simulated();
+        let engine = Memory::new(clock.clone());
+        let who = Identity::of_this_process();
+        let keeper = Keeper::open(&engine, &who, clock.clone()).await.unwrap();
+        let first = lock(&keeper).await;
+        let wake = planned(&keeper).await;
+        assert_eq!(wake, clock.now() + 1_000_000, "a third of the lease");
+        let _ = keeper.give_back(&first).await.unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_millis(10)).await;
+            let grant = lock(&keeper).await;
+            assert_eq!(planned(&keeper).await, wake);
+            let _ = keeper.give_back(&grant).await.unwrap();
+            assert_eq!(planned(&keeper).await, wake);
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(planned(&keeper).await, Micros::MAX, "nothing is left to do");
     }
 }

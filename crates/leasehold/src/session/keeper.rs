@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::answer::within;
 use super::events::Inbox;
 use super::grant::{Grant, Home, State, validity};
 use super::reaper::Reaper;
@@ -85,15 +86,15 @@ impl Keeper {
             let armed = self.arm(&claim, keep_alive, home.clone())?;
             let sent = self.clock.now();
             let call = self.session.claim(&claim);
-            let standing = match tokio::time::timeout(patience(&claim), call).await {
-                Ok(Ok(standing)) => standing,
-                Ok(Err(error)) => {
+            let standing = match within(patience(&claim), call).await {
+                Some(Ok(standing)) => standing,
+                Some(Err(error)) => {
                     if !error.may_have_happened() {
                         armed.forget();
                     }
                     return Err(error.of(&claim.name));
                 }
-                Err(_) => return Err(self.late(&claim)),
+                None => return Err(self.late(&claim)),
             };
             let outcome = match standing {
                 Standing::Busy => {
@@ -137,12 +138,12 @@ impl Keeper {
         }
     }
 
-    /// Gives a grant back and says whether it was still ours.
+    /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
         // Counted before it leaves the table, so that a shutdown waits for it.
         let _open = self.reaper.progress.begin();
         let still = self.take_out(grant.claim.id);
-        if grant.state() == State::Lost {
+        if grant.why_lost().is_some() {
             if still {
                 self.reap(grant);
             }
@@ -151,16 +152,16 @@ impl Keeper {
         // Should this future be dropped, or the call fail, the reaper goes on with it.
         let mut backup = Backup(Some((self, grant)));
         let call = self.session.release(&grant.claim, grant.turns());
-        match tokio::time::timeout(patience(&grant.claim), call).await {
-            Ok(Ok(release)) => {
+        match within(patience(&grant.claim), call).await {
+            Some(Ok(release)) => {
                 backup.0 = None;
                 if release == Release::Gone {
                     grant.lose(Ended::Forgotten);
                 }
                 Ok(release)
             }
-            Ok(Err(error)) => Err(error.of(&grant.claim.name)),
-            Err(_) => Err(Error::new(
+            Some(Err(error)) => Err(error.of(&grant.claim.name)),
+            None => Err(Error::new(
                 ErrorKind::TimedOut,
                 Step::Release,
                 "no answer within the lease",
@@ -183,14 +184,14 @@ impl Keeper {
         let mut claim = (*grant.claim).clone();
         claim.mode = mode;
         let sent = self.clock.now();
-        match tokio::time::timeout(patience(&claim), self.session.claim(&claim)).await {
-            Ok(Ok(Standing::Held(_))) => {
+        match within(patience(&claim), self.session.claim(&claim)).await {
+            Some(Ok(Standing::Held(_))) => {
                 if let Some(entry) = self.table.lock().get_mut(&claim.id) {
                     entry.heard(sent);
                 }
                 Ok(())
             }
-            Ok(Ok(_)) => {
+            Some(Ok(_)) => {
                 grant.lose(Ended::Forgotten);
                 Err(Error::new(
                     ErrorKind::Lost,
@@ -199,8 +200,8 @@ impl Keeper {
                 )
                 .of(&claim.name))
             }
-            Ok(Err(error)) => Err(error.of(&claim.name)),
-            Err(_) => Err(self.late(&claim)),
+            Some(Err(error)) => Err(error.of(&claim.name)),
+            None => Err(self.late(&claim)),
         }
     }
 
@@ -267,7 +268,12 @@ impl Keeper {
         .perhaps()
     }
 
-    fn arm(&self, claim: &Arc<Claim>, keep_alive: bool, home: Weak<dyn Home>) -> Result<Armed<'_>> {
+    fn arm<'a>(
+        &'a self,
+        claim: &'a Arc<Claim>,
+        keep_alive: bool,
+        home: Weak<dyn Home>,
+    ) -> Result<Armed<'a>> {
         let entry = Entry::new(claim.clone(), keep_alive, home);
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
@@ -277,7 +283,7 @@ impl Keeper {
         let _ = table.insert(claim.id, entry);
         Ok(Armed {
             keeper: self,
-            claim: Some(claim.clone()),
+            claim: Some(claim),
         })
     }
 
@@ -432,7 +438,7 @@ impl Keeper {
 
     /// Wakes the heartbeat task if it would sleep past this.
     fn wake_by(&self, when: Micros) {
-        if when < self.asleep_until.load(Ordering::SeqCst) {
+        if when < self.asleep_until.fetch_min(when, Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
@@ -453,7 +459,7 @@ impl Drop for Keeper {
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
 struct Armed<'a> {
     keeper: &'a Keeper,
-    claim: Option<Arc<Claim>>,
+    claim: Option<&'a Arc<Claim>>,
 }
 
 impl Armed<'_> {
@@ -474,7 +480,7 @@ impl Drop for Armed<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             let _ = self.keeper.take_out(claim.id);
-            self.keeper.reaper.give_back(claim, 0);
+            self.keeper.reaper.give_back(claim.clone(), 0);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The [`Keeper`] has one table of all claims of the client, waiting and holding. One task keeps them alive
 //! ([`heartbeat`]), another gives back what was dropped ([`reaper`]); both live on the runtime that connected.
 
+mod answer;
 mod events;
 mod grant;
 mod heartbeat;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
+use super::answer::within;
 use crate::claim::Claim;
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::Session;
@@ -100,10 +101,10 @@ async fn release(session: &dyn Session, clock: &Clock, job: &Job) {
     let mut pause = Duration::from_millis(10);
     loop {
         let patience = Duration::from_micros(end.saturating_sub(clock.now()));
-        match tokio::time::timeout(patience, session.release(&job.claim, job.used)).await {
-            Ok(Ok(_)) => return,
-            Ok(Err(error)) => tracing::debug!(%error, "giving back in the background"),
-            Err(_) => {}
+        match within(patience, session.release(&job.claim, job.used)).await {
+            Some(Ok(_)) => return,
+            Some(Err(error)) => tracing::debug!(%error, "giving back in the background"),
+            None => {}
         }
         if clock.now() >= end {
             return;

@@ -1,18 +1,16 @@
 //! All claims of one client: what is asked for, what waits, what is held.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
 use super::grant::{Grant, Home, validity};
-use crate::claim::{Claim, ClaimId};
+use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Held};
 
-/// The entries by claim id. Ids are random, so they are their own hash.
-pub(super) type Table = HashMap<ClaimId, Entry, BuildHasherDefault<IdHasher>>;
+/// The entries by claim id.
+pub(super) type Table = ById<ClaimId, Entry>;
 
 pub(super) struct Entry {
     pub(super) claim: Arc<Claim>,
@@ -102,24 +100,5 @@ impl Entry {
                 .min(grant.until())
                 .min(parked.unwrap_or(Micros::MAX)),
         }
-    }
-}
-
-#[derive(Default)]
-pub(super) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, id: u128) {
-        self.0 = id as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -1,5 +1,6 @@
 //! The line of one name inside this process.
 
+use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -67,7 +68,7 @@ pub(crate) struct Local {
 }
 
 /// How an ask begins.
-enum Entry {
+enum Start {
     Turn(Turn),
     /// To the engine, in the name of this process.
     Front(Front),
@@ -105,14 +106,14 @@ impl Local {
     /// Waits for a turn; none if the ask was a try and there was no room.
     pub(crate) async fn take(self: &Arc<Self>, ask: Ask) -> Result<Option<Turn>> {
         let wake = match self.begin(&ask)? {
-            Entry::Turn(turn) => return Ok(Some(turn)),
-            Entry::Busy => return Ok(None),
-            Entry::Alone => {
+            Start::Turn(turn) => return Ok(Some(turn)),
+            Start::Busy => return Ok(None),
+            Start::Alone => {
                 let granted = self.ask_engine(&ask).await?;
-                return Ok(granted.map(|grant| self.enter(&ask, &grant, false)));
+                return Ok(granted.map(|grant| self.enter(&ask, grant, false)));
             }
-            Entry::Front(front) => Wake::Front(front),
-            Entry::Wait(ticket, told) => {
+            Start::Front(front) => Wake::Front(front),
+            Start::Wait(ticket, told) => {
                 let place = InLine(self, ticket);
                 let wake = told
                     .await
@@ -130,45 +131,45 @@ impl Local {
         }
     }
 
-    fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Entry> {
+    fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Start> {
         let mut state = self.state.lock();
         if ask.reentrant {
             if let Some(turn) = state.reenter(self, ask) {
-                return Ok(Entry::Turn(turn));
+                return Ok(Start::Turn(turn));
             }
             self.refuse_upgrade(&state, ask)?;
         } else if ask.waits {
             self.warn_if_waiting_for_itself(&state, ask);
         }
         if ask.strict {
-            return Ok(Entry::Alone);
+            return Ok(Start::Alone);
         }
         if let Some(turn) = state.serve(self, ask) {
-            return Ok(Entry::Turn(turn));
+            return Ok(Start::Turn(turn));
         }
         if !ask.waits {
             return Ok(if state.surely_busy(ask) {
-                Entry::Busy
+                Start::Busy
             } else {
-                Entry::Alone
+                Start::Alone
             });
         }
         if state.actives.is_empty() && state.queue.is_empty() && !state.front {
             state.front = true;
-            return Ok(Entry::Front(Front::new(self)));
+            return Ok(Start::Front(Front::new(self)));
         }
         let (ticket, told) = state.join(ask.clone());
         let mut wakes = Wakes::new();
         state.advance(self, &mut wakes);
         drop(state);
         send(wakes);
-        Ok(Entry::Wait(ticket, told))
+        Ok(Start::Wait(ticket, told))
     }
 
     async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
         let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
         claim.waits = ask.waits;
-        let home: Weak<dyn Home> = Arc::downgrade(&(self.clone() as Arc<dyn Home>));
+        let home = Arc::downgrade(self) as Weak<dyn Home>;
         match self.keeper.ask(claim, ask.keep_alive, home).await? {
             Asked::Granted(grant) => Ok(Some(grant)),
             Asked::Busy => Ok(None),
@@ -176,10 +177,10 @@ impl Local {
     }
 
     /// A new grant, with its first turn.
-    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: &Arc<Grant>, was_front: bool) -> Turn {
+    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: Arc<Grant>, was_front: bool) -> Turn {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
-        let mut active = Active::new(grant.clone(), ask);
+        let mut active = Active::new(grant, ask);
         let turn = active.turn(self, ask).expect("a new grant has a fence");
         state.actives.push(active);
         if was_front {
@@ -201,8 +202,10 @@ impl Local {
         send(wakes);
     }
 
-    /// A turn ended: hand the grant over, keep it, or give it back.
+    /// A turn ended: hand the grant over, keep it, or give it back. Looks at the clock, so that the grant knows
+    /// afterwards whether it is lost.
     pub(super) fn finish(self: &Arc<Self>, grant: &Arc<Grant>, fence: crate::fence::Fence) -> End {
+        let lost = grant.state() == Validity::Lost;
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
         let Some(index) = state.find(grant) else {
@@ -216,7 +219,7 @@ impl Local {
             }
             let _ = users.swap_remove(at);
         }
-        let end = self.after_turn(&mut state, grant, &mut wakes);
+        let end = self.after_turn(&mut state, index, lost, &mut wakes);
         drop(state);
         send(wakes);
         end
@@ -226,31 +229,24 @@ impl Local {
     fn after_turn(
         self: &Arc<Self>,
         state: &mut State,
-        grant: &Arc<Grant>,
+        index: usize,
+        lost: bool,
         wakes: &mut Wakes,
     ) -> End {
-        let Some(index) = state.find(grant) else {
-            return End::Kept;
-        };
         let active = &mut state.actives[index];
-        let lost = grant.state() == Validity::Lost;
-        if active.users.is_empty() && !lost && self.park(active, grant.age() < active.min_hold) {
+        let too_soon = !active.min_hold.is_zero() && active.grant.age() < active.min_hold;
+        if active.users.is_empty() && !lost && too_soon {
+            self.park(active);
             return End::Kept;
         }
         state.advance(self, wakes);
-        let Some(index) = state.find(grant) else {
-            return End::Kept;
-        };
         let active = &mut state.actives[index];
         if !active.users.is_empty() {
             return End::Kept;
         }
-        if !lost
-            && !grant.is_wanted()
-            && grant.has_fences()
-            && !active.linger.is_zero()
-            && self.park(active, true)
-        {
+        let grant = &active.grant;
+        if !lost && !grant.is_wanted() && grant.has_fences() && !active.linger.is_zero() {
+            self.park(active);
             return End::Kept;
         }
         drop(state.actives.swap_remove(index));
@@ -260,10 +256,7 @@ impl Local {
     }
 
     /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
-    fn park(self: &Arc<Self>, active: &mut Active, really: bool) -> bool {
-        if !really {
-            return false;
-        }
+    fn park(self: &Arc<Self>, active: &mut Active) {
         let grant = &active.grant;
         let reusable = grant.age() >= active.min_hold;
         let until = match reusable {
@@ -280,7 +273,6 @@ impl Local {
             reusable,
         });
         self.keeper.park(grant, Some(until));
-        true
     }
 
     /// A writer became a reader: readers of this process may join it.
@@ -370,11 +362,11 @@ impl Home for Local {
 impl Drop for Local {
     fn drop(&mut self) {
         let mut locals = self.registry.lock();
-        if locals
-            .get(&self.name)
-            .is_some_and(|local| local.strong_count() == 0)
+        // Somebody may have come meanwhile and made a new line.
+        if let Entry::Occupied(local) = locals.entry(self.name.clone())
+            && local.get().strong_count() == 0
         {
-            drop(locals.remove(&self.name));
+            drop(local.remove());
         }
     }
 }
@@ -386,7 +378,7 @@ impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let mut wakes = Wakes::new();
         let mut state = self.0.state.lock();
-        drop(state.queue.remove(&self.1));
+        state.leave(self.1);
         state.advance(self.0, &mut wakes);
         drop(state);
         send(wakes);

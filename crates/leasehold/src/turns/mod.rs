@@ -20,6 +20,7 @@ pub(crate) use self::local::{Ask, Local};
 pub use self::owner::Owner;
 pub(crate) use self::terms::{Reentrant, Terms};
 pub(crate) use self::turn::Turn;
+use crate::error::Result;
 use crate::name::Name;
 use crate::session::Keeper;
 use crate::sync::Shared;
@@ -72,20 +73,21 @@ impl Turns {
         }
     }
 
-    /// The line of a name; it lives as long as somebody uses it.
-    pub(crate) fn local(&self, name: &Name) -> Arc<Local> {
+    /// The line of a name; it lives as long as somebody uses it. A name that is in use is known to be good.
+    pub(crate) fn local(&self, name: &str) -> Result<Arc<Local>> {
         let mut locals = self.registry.lock();
         if let Some(local) = locals.get(name).and_then(Weak::upgrade) {
-            return local;
+            return Ok(local);
         }
+        let name = Name::new(name)?;
         let local = Local::new(
             name.clone(),
             self.keeper.clone(),
             self.bound,
             self.registry.clone(),
         );
-        let _ = locals.insert(name.clone(), Arc::downgrade(&local));
-        local
+        let _ = locals.insert(name, Arc::downgrade(&local));
+        Ok(local)
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {

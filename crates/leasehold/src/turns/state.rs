@@ -1,6 +1,6 @@
 //! Who waits and who uses which grant of one name, inside this process.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::session::{Grant, State as Validity};
 #[derive(Default)]
 pub(super) struct State {
     /// Tasks that wait, in order of arrival.
-    pub(super) queue: BTreeMap<u64, Waiter>,
+    pub(super) queue: VecDeque<Waiter>,
     next_ticket: u64,
     /// Whether a task of this process is at the engine. Nobody passes it.
     pub(super) front: bool,
@@ -29,8 +29,9 @@ pub(super) struct State {
 }
 
 pub(super) struct Waiter {
-    pub(super) ask: Ask,
-    pub(super) tell: oneshot::Sender<Wake>,
+    ticket: u64,
+    ask: Ask,
+    tell: oneshot::Sender<Wake>,
 }
 
 /// What a waiting task is woken with.
@@ -78,30 +79,38 @@ impl State {
         let (tell, told) = oneshot::channel();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let _ = self.queue.insert(ticket, Waiter { ask, tell });
+        self.queue.push_back(Waiter { ticket, ask, tell });
         (ticket, told)
+    }
+
+    /// Gives up a place in the queue, if it is still there.
+    pub(super) fn leave(&mut self, ticket: u64) {
+        if let Ok(index) = self.queue.binary_search_by_key(&ticket, |w| w.ticket) {
+            drop(self.queue.remove(index));
+        }
     }
 
     /// Serves whoever is first in line, as far as that is possible now.
     pub(super) fn advance(&mut self, local: &Arc<Local>, wakes: &mut Wakes) {
         while !self.front {
-            let Some(first) = self.queue.first_entry() else {
+            let Some(first) = self.queue.front() else {
                 return;
             };
-            let ask = &first.get().ask;
-            if let Some(active) = self.actives.iter_mut().find(|a| a.serves(ask, local.bound)) {
+            let ask = &first.ask;
+            let bound = local.bound;
+            let wake = if let Some(active) = self.actives.iter_mut().find(|a| a.serves(ask, bound))
+            {
                 let Some(turn) = active.turn(local, ask) else {
                     return;
                 };
-                wakes.push((first.remove().tell, Wake::Turn(turn)));
-                continue;
-            }
-            if self.actives.iter().any(|a| a.will_serve(ask, local.bound)) {
+                Wake::Turn(turn)
+            } else if self.actives.iter().any(|a| a.will_serve(ask, bound)) {
                 return;
-            }
-            let waiter = first.remove();
-            self.front = true;
-            wakes.push((waiter.tell, Wake::Front(Front::new(local))));
+            } else {
+                self.front = true;
+                Wake::Front(Front::new(local))
+            };
+            wakes.extend(self.queue.pop_front().map(|first| (first.tell, wake)));
         }
     }
 
@@ -190,9 +199,11 @@ impl Active {
         let free = self.users.is_empty() || (self.mode == Mode::Read);
         free && self.parked.as_ref().is_none_or(|parked| parked.reusable)
             && self.will_serve(ask, bound)
+            && self.grant.state() != Validity::Lost
     }
 
-    /// Whether this grant can serve the ask once its present turn ends.
+    /// Whether this grant can serve the ask once its present turn ends. Whoever waits is looked at again when the
+    /// grant is lost, so this does not read the clock.
     fn will_serve(&self, ask: &Ask, bound: Bound) -> bool {
         let within = !self.grant.is_wanted()
             || (self.grant.turns() < bound.turns && self.grant.age() < bound.time);
@@ -204,7 +215,7 @@ impl Active {
             && self.grant.claim.lease == ask.lease
             && within
             && self.grant.has_fences()
-            && self.grant.state() != Validity::Lost
+            && self.grant.why_lost().is_none()
     }
 
     /// Whether this grant alone makes the ask wait.

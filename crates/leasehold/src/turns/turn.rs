@@ -7,7 +7,7 @@ use crate::claim::Mode;
 use crate::engine::Release;
 use crate::error::Result;
 use crate::fence::Fence;
-use crate::session::{Grant, State};
+use crate::session::Grant;
 
 /// One use of a grant by one task. Dropping it ends the turn, in the background where the engine must be told.
 pub(crate) struct Turn {
@@ -48,7 +48,7 @@ impl Turn {
         self.ended = true;
         match self.local.finish(&self.grant, self.fence) {
             End::GiveBack => self.local.keeper().give_back(&self.grant).await,
-            End::Kept if self.grant.state() == State::Lost => Ok(Release::Gone),
+            End::Kept if self.grant.why_lost().is_some() => Ok(Release::Gone),
             End::Kept => Ok(Release::Released),
         }
     }
@@ -89,7 +89,7 @@ impl Front {
     /// The engine said yes.
     pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Turn {
         self.done = true;
-        self.local.enter(ask, &grant, true)
+        self.local.enter(ask, grant, true)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
 
+use crate::claim::ById;
+use crate::clock::Micros;
 use crate::engine::{
     Claim, ClaimView, Clock, Ended, Engine, Event, Guarantees, Identity, Inbox, Level, LineView,
     Mode, Query, Release, Session, SessionId, Standing, Url, Verdict,
@@ -26,13 +28,15 @@ pub struct Memory {
 #[derive(Debug)]
 struct World {
     clock: Clock,
+    /// How far the wall clock was ahead when all began. Fences follow it from there, also when it is set back.
+    wall_ahead: Micros,
     state: Shared<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     lines: HashMap<Name, Line>,
-    sessions: HashMap<SessionId, (Identity, Inbox)>,
+    sessions: ById<SessionId, (Identity, Inbox)>,
 }
 
 /// The engine of a `memory:` URL. `memory:LABEL` is the same lines wherever it is opened in this process.
@@ -72,15 +76,19 @@ impl Memory {
 
 impl World {
     fn new(clock: Clock) -> Arc<Self> {
+        let wall_ahead = clock.wall().saturating_sub(clock.now());
         let state = Shared::default();
-        Arc::new(Self { clock, state })
+        Arc::new(Self {
+            clock,
+            wall_ahead,
+            state,
+        })
     }
 
     fn moment(&self) -> Moment {
-        Moment {
-            now: self.clock.now(),
-            floor: self.clock.wall(),
-        }
+        let now = self.clock.now();
+        let floor = now + self.wall_ahead;
+        Moment { now, floor }
     }
 
     /// Tells the sessions, without the lock: what they do next may come back here.
@@ -92,17 +100,6 @@ impl World {
 }
 
 impl State {
-    /// Forgets an idle line once the clock has passed its last fence.
-    fn tidy(&mut self, name: &Name, at: Moment) {
-        let idle = self
-            .lines
-            .get(name)
-            .is_some_and(|line| line.is_idle() && line.last_fence() < at.floor);
-        if idle {
-            drop(self.lines.remove(name));
-        }
-    }
-
     fn address(&self, changes: Vec<Change>, evicted: Option<&Ended>) -> Vec<(Inbox, Event)> {
         let addressed = changes.into_iter().filter_map(|change| {
             let (_, inbox) = self.sessions.get(&change.session)?;
@@ -201,6 +198,11 @@ impl Engine for Memory {
     }
 }
 
+/// Whether nothing need be remembered of a line: nobody is in it, and the clock has passed its last fence.
+fn forgettable(line: &Line, at: Moment) -> bool {
+    line.is_idle() && line.last_fence() < at.floor
+}
+
 #[derive(Debug)]
 struct MemorySession {
     id: SessionId,
@@ -252,9 +254,10 @@ impl Session for MemorySession {
                 return Ok(Release::Gone);
             };
             let (release, changes) = line.release(claim.id, used, at);
-            let told = state.address(changes, None);
-            state.tidy(&claim.name, at);
-            (release, told)
+            if forgettable(line, at) {
+                drop(state.lines.remove(&claim.name));
+            }
+            (release, state.address(changes, None))
         };
         self.world.tell(told);
         Ok(release)
@@ -262,19 +265,16 @@ impl Session for MemorySession {
 
     async fn close(&self) -> Result<()> {
         let at = self.world.moment();
-        let mut told = Vec::new();
-        {
+        let told = {
             let mut state = self.world.state.lock();
             drop(state.sessions.remove(&self.id));
-            let names: Vec<_> = state.lines.keys().cloned().collect();
-            for name in names {
-                if let Some(line) = state.lines.get_mut(&name) {
-                    let changes = line.sweep_dead(at, |session| session == self.id);
-                    told.extend(state.address(changes, None));
-                }
-                state.tidy(&name, at);
-            }
-        }
+            let mut changes = Vec::new();
+            state.lines.retain(|_, line| {
+                changes.extend(line.sweep_dead(at, |session| session == self.id));
+                !forgettable(line, at)
+            });
+            state.address(changes, None)
+        };
         self.world.tell(told);
         Ok(())
     }

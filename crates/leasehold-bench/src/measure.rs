@@ -1,0 +1,103 @@
+//! Taking times and putting them side by side.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock; it decides nothing by it"
+)]
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Something went wrong; whoever started the benchmark reads it.
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// A stopwatch that runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch(Instant);
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The middle of some repeats, and how far they lie apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            low: at(0),
+            median: at(values.len() / 2),
+            high: at(values.len().saturating_sub(1)),
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { low, median, high } = self;
+        write!(f, "{median:.2} [{low:.2}..{high:.2}]")
+    }
+}
+
+/// The same work done by us and by a peer.
+pub(crate) struct Duel {
+    pub(crate) ours: Spread,
+    pub(crate) peer: Spread,
+    /// Ours by the peer's, of neighbouring repeats.
+    pub(crate) ratio: Spread,
+}
+
+/// Measures both in turn, so that a machine that slows down slows both. The first pair only warms up.
+pub(crate) fn duel(
+    repeats: usize,
+    mut ours: impl FnMut() -> Outcome<f64>,
+    mut peer: impl FnMut() -> Outcome<f64>,
+) -> Outcome<Duel> {
+    let mut pairs = Vec::with_capacity(repeats);
+    for repeat in 0..=repeats {
+        let pair = (ours()?, peer()?);
+        if repeat > 0 {
+            pairs.push(pair);
+        }
+    }
+    Ok(Duel {
+        ours: Spread::of(pairs.iter().map(|pair| pair.0).collect()),
+        peer: Spread::of(pairs.iter().map(|pair| pair.1).collect()),
+        ratio: Spread::of(pairs.iter().map(|pair| pair.0 / pair.1).collect()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_the_middle_and_the_ends() {
+        let spread = Spread::of(vec![3.0, 1.0, 2.0]);
+        assert_eq!((spread.low, spread.median, spread.high), (1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn a_duel_leaves_out_the_first_pair_and_compares_neighbours() {
+        let mut ours = [100.0, 2.0, 6.0, 4.0].into_iter();
+        let mut peer = [1.0, 1.0, 2.0, 4.0].into_iter();
+        let duel = duel(3, || Ok(ours.next().unwrap()), || Ok(peer.next().unwrap())).unwrap();
+        assert_eq!(duel.ours.high, 6.0);
+        assert_eq!(
+            (duel.ratio.low, duel.ratio.median, duel.ratio.high),
+            (1.0, 2.0, 3.0)
+        );
+    }
+}
