@@ -29,6 +29,8 @@ pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
+#[cfg(feature = "file")]
+pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;

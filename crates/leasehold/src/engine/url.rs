@@ -192,9 +192,12 @@ const OPENERS: &[Opener] = &[
     },
 ];
 
-/// The engine a URL stands for, not yet reached.
+/// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.
 pub(crate) fn engine(text: &str) -> Result<Arc<dyn Engine>> {
-    let url = Url::parse(text)?;
+    let url = match text {
+        "" => Url::parse(&default_url()?)?,
+        text => Url::parse(text)?,
+    };
     let opener = OPENERS
         .iter()
         .find(|opener| opener.schemes.contains(&url.scheme()));
@@ -205,6 +208,14 @@ pub(crate) fn engine(text: &str) -> Result<Arc<dyn Engine>> {
             url.scheme(),
             known_schemes()
         ))),
+    }
+}
+
+fn default_url() -> Result<String> {
+    match std::env::var("LEASEHOLD_URL") {
+        Ok(url) if !url.is_empty() => Ok(url),
+        Err(std::env::VarError::NotUnicode(_)) => Err(bad("LEASEHOLD_URL is not UTF-8".to_owned())),
+        _ => Ok("file:".to_owned()),
     }
 }
 

@@ -1,0 +1,189 @@
+//! Who is alive: a session is a file that its process keeps locked. The kernel unlocks it when the process ends,
+//! however it ends.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::dir::{Dir, io};
+use super::error::Trouble;
+use crate::claim::SessionId;
+use crate::identity::Identity;
+use crate::sync::Shared;
+
+/// A session's file, locked for as long as this value lives.
+#[derive(Debug)]
+pub(super) struct Presence {
+    pub(super) id: SessionId,
+    file: File,
+    path: PathBuf,
+    socket: PathBuf,
+}
+
+impl Presence {
+    pub(super) fn open(dir: &Dir, who: &Identity) -> Result<Self, Trouble> {
+        loop {
+            let id = SessionId::random();
+            let path = dir.session(id);
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
+            let file = File::from(file.map_err(|errno| Trouble::io("make", &path, errno))?);
+            flock(&file, FlockOperation::LockExclusive)
+                .map_err(|errno| Trouble::io("lock", &path, errno))?;
+            let presence = Self {
+                id,
+                socket: dir.socket(id),
+                path,
+                file,
+            };
+            // Before it was locked it looked like a dead one, and may have been cleared away.
+            if presence.is_gone() {
+                continue;
+            }
+            let text = format!("{}\n{}\n{}", who.host, who.pid, who.command);
+            let written = (&presence.file).write_all(text.as_bytes());
+            written.map_err(|error| io("write", &presence.path, &error))?;
+            return Ok(presence);
+        }
+    }
+
+    /// Whether somebody removed the file: to all others this session is dead. Cheap, for every claim.
+    pub(super) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|found| found.st_nlink == 0)
+    }
+
+    /// Like [`is_gone`](Self::is_gone), and also notices a directory that was moved away.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let here = rustix::fs::fstat(&self.file).map(|found| found.st_ino);
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(found) => here.is_ok_and(|here| here != found.ino()),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Keeps those away who clear old files out of temporary directories.
+    pub(super) fn touch(&self) {
+        let now = rustix::fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        };
+        let now = rustix::fs::Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let _ = rustix::fs::futimens(&self.file, &now);
+        let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let _ = rustix::fs::utimensat(rustix::fs::CWD, &self.socket, &now, follow);
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        clear(&self.path, &self.socket);
+    }
+}
+
+fn clear(session: &Path, socket: &Path) {
+    let _ = rustix::fs::unlink(socket);
+    let _ = rustix::fs::unlink(session);
+}
+
+/// Whether a session has ended. Whatever it left of itself is removed. In doubt it lives, and its lease decides.
+pub(super) fn is_dead(dir: &Dir, id: SessionId) -> bool {
+    let path = dir.session(id);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        return false;
+    }
+    clear(&path, &dir.socket(id));
+    true
+}
+
+/// Removes what dead sessions left behind, as far as a quick look goes.
+pub(super) fn clear_dead(dir: &Dir) {
+    const AT_MOST: usize = 32;
+    let Ok(entries) = std::fs::read_dir(&dir.sessions) else {
+        return;
+    };
+    for entry in entries.take(AT_MOST).flatten() {
+        let name = entry.file_name();
+        let digits = name.to_str().map(|name| name.trim_end_matches(".sock"));
+        let id = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        if let Some(id) = id.map(SessionId::from_u128)
+            && is_dead(dir, id)
+        {
+            clear(&dir.session(id), &dir.socket(id));
+        }
+    }
+}
+
+/// Who a session is, for people.
+pub(super) fn identity(dir: &Dir, id: SessionId) -> Option<Identity> {
+    let text = std::fs::read_to_string(dir.session(id)).ok()?;
+    let mut parts = text.splitn(3, '\n');
+    let (host, pid) = (parts.next()?, parts.next()?.parse().ok()?);
+    Some(Identity::new(host, pid, parts.next()?))
+}
+
+/// Who of this process wants to know when a session ends.
+type Watched = HashMap<SessionId, Vec<UnboundedSender<SessionId>>>;
+
+static WATCHED: LazyLock<Shared<Watched>> = LazyLock::new(Shared::default);
+
+/// A thread per watched session; beyond this many, heartbeats look.
+const WATCHERS: usize = 64;
+
+/// Tells when a session ends, at once, without looking again and again: a thread of its own waits for the lock of the
+/// session's file. It keeps neither the process nor a runtime from ending.
+pub(super) fn watch(dir: &Dir, id: SessionId, tell: &UnboundedSender<SessionId>) {
+    let mut watched = WATCHED.lock();
+    if let Some(tells) = watched.get_mut(&id) {
+        if !tells.iter().any(|known| known.same_channel(tell)) {
+            tells.retain(|known| !known.is_closed());
+            tells.push(tell.clone());
+        }
+        return;
+    }
+    if watched.len() >= WATCHERS {
+        return;
+    }
+    let path = dir.session(id);
+    let thread = std::thread::Builder::new()
+        .name("leasehold-watch".into())
+        .stack_size(64 * 1024);
+    let started = thread.spawn(move || {
+        wait_for_end(&path);
+        let tells = WATCHED.lock().remove(&id);
+        for tell in tells.into_iter().flatten() {
+            let _ = tell.send(id);
+        }
+    });
+    if started.is_ok() {
+        let _ = watched.insert(id, vec![tell.clone()]);
+    }
+}
+
+fn wait_for_end(path: &Path) {
+    if let Ok(file) = File::open(path) {
+        let _ = flock(&file, FlockOperation::LockShared);
+    }
+}
+
+fn flock(file: &File, how: FlockOperation) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::flock(file, how) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The lines a session works on, with a bounded number of their files kept open.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::dir::Dir;
+use super::error::Trouble;
+use super::store::{Lock, Locked, Store};
+use crate::claim::SessionId;
+use crate::clock::Micros;
+use crate::line::Line;
+use crate::name::Name;
+use crate::sync::Shared;
+
+/// Files kept open by one session.
+const OPEN: usize = 128;
+
+/// How often a file that vanishes while it is opened is tried again.
+const REOPENED: usize = 100;
+
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    slots: Shared<HashMap<Name, Arc<Shared<Slot>>>>,
+    open: AtomicUsize,
+}
+
+/// What a session knows of one line. Its lock also keeps two threads from sharing the file's lock.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    store: Option<Store>,
+    /// Whether the session had a claim in it when it last looked.
+    pub(super) mine: bool,
+    /// Whom the session's waiting claims wait for.
+    pub(super) ahead: HashSet<SessionId>,
+    /// Since when nobody holds or waits.
+    pub(super) idle: Option<Micros>,
+}
+
+/// What came of trying to work on a line.
+pub(super) enum Tried<T> {
+    Done(T),
+    /// Somebody else is at work on it.
+    Busy,
+    /// There is no such line.
+    Absent,
+}
+
+impl Lines {
+    pub(super) fn slot(&self, name: &Name) -> Arc<Shared<Slot>> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(name) {
+            return slot.clone();
+        }
+        if self.open.load(Ordering::Relaxed) >= OPEN {
+            self.close_some(&slots);
+        }
+        slots.entry(name.clone()).or_default().clone()
+    }
+
+    /// The names whose slots are like this.
+    pub(super) fn names(&self, like: impl Fn(&Slot) -> bool) -> Vec<Name> {
+        let slots: Vec<_> = {
+            let slots = self.slots.lock();
+            slots
+                .iter()
+                .map(|(name, slot)| (name.clone(), slot.clone()))
+                .collect()
+        };
+        let like = slots.into_iter().filter(|(_, slot)| like(&slot.lock()));
+        like.map(|(name, _)| name).collect()
+    }
+
+    /// Forgets a line that nobody is at work on, if its slot is like this.
+    pub(super) fn forget(&self, name: &Name, like: impl Fn(&Slot) -> bool) {
+        let mut slots = self.slots.lock();
+        let unused = slots
+            .get(name)
+            .is_some_and(|slot| Arc::strong_count(slot) == 1 && like(&slot.lock()));
+        if unused && let Some(slot) = slots.remove(name) {
+            self.close(&mut slot.lock());
+        }
+    }
+
+    /// Closes the files that nobody is at work on: those with the lock of the table held have no other user.
+    fn close_some(&self, slots: &HashMap<Name, Arc<Shared<Slot>>>) {
+        for slot in slots.values().filter(|slot| Arc::strong_count(slot) == 1) {
+            self.close(&mut slot.lock());
+        }
+    }
+
+    fn close(&self, slot: &mut Slot) {
+        if slot.store.take().is_some() {
+            let _ = self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Works on a slot's locked file.
+    pub(super) fn with<T>(
+        &self,
+        slot: &mut Slot,
+        (dir, name, make): (&Dir, &Name, bool),
+        work: impl FnOnce(Locked<'_>) -> Result<T, Trouble>,
+    ) -> Result<Tried<T>, Trouble> {
+        for _ in 0..REOPENED {
+            if slot.store.is_none() {
+                slot.store = Store::open(dir, name, make)?;
+                let opened = usize::from(slot.store.is_some());
+                let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+            }
+            let Some(store) = &mut slot.store else {
+                return Ok(Tried::Absent);
+            };
+            match store.lock()? {
+                Lock::Got(locked) => return work(locked).map(Tried::Done),
+                Lock::Busy => return Ok(Tried::Busy),
+                Lock::Removed => {}
+            }
+            self.close(slot);
+        }
+        Ok(Tried::Busy)
+    }
+}
+
+impl Slot {
+    /// Remembers what matters of a line as it is now.
+    pub(super) fn note(&mut self, line: &Line, me: SessionId, now: Micros) {
+        let mine = line.places().filter(|place| place.session == me);
+        let waits = line.waiters().filter(|place| place.session == me);
+        self.mine = mine.count() > 0;
+        self.ahead = waits
+            .flat_map(|place| super::world::ahead_of(line, place.id, me))
+            .collect();
+        self.idle = line.is_idle().then_some(now);
+    }
+
+    /// Remembers that there is no such line.
+    pub(super) fn absent(&mut self, now: Micros) {
+        self.mine = false;
+        self.ahead.clear();
+        self.idle = Some(now);
+    }
+}

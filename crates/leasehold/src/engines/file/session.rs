@@ -1,0 +1,356 @@
+//! One client's life in a directory.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::life::Life;
+use super::lines::{Lines, Slot, Tried};
+use super::world::{World, ahead_of};
+use crate::claim::{Claim, SessionId};
+use crate::clock::Micros;
+use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::line::{Change, Line, Moment, Refusal};
+use crate::name::Name;
+use crate::sync::Shared;
+
+/// A session: what it has in which lines, and its presence in the directory.
+pub(super) struct FileSession {
+    world: Arc<World>,
+    who: Identity,
+    inbox: Inbox,
+    lines: Lines,
+    /// None once it is closed.
+    life: Shared<Option<Arc<Life>>>,
+    this: Weak<Self>,
+    touched: AtomicU64,
+    untidy: AtomicBool,
+    pub(super) tidy: Arc<Notify>,
+}
+
+/// How long a line may be busy with others before an operation gives up.
+const PATIENCE: Micros = 10_000_000;
+
+/// How long a name is idle before its file is removed: making one costs more than using it.
+pub(super) const IDLE: Duration = Duration::from_secs(1);
+
+/// How often a session's file is touched.
+const TOUCH: Micros = 3_600_000_000;
+
+impl FileSession {
+    pub(super) fn open(world: Arc<World>, who: Identity, inbox: Inbox) -> Result<Arc<Self>> {
+        let session = Arc::new_cyclic(|this| Self {
+            touched: AtomicU64::new(world.clock.now()),
+            world,
+            who,
+            inbox,
+            lines: Lines::default(),
+            life: Shared::default(),
+            this: this.clone(),
+            untidy: AtomicBool::new(false),
+            tidy: Arc::default(),
+        });
+        let life = session.begin(Step::Open)?;
+        *session.life.lock() = Some(life);
+        Ok(session)
+    }
+
+    fn begin(&self, step: Step) -> Result<Arc<Life>> {
+        let life = Life::begin(
+            &self.world.dir,
+            &self.who,
+            &self.inbox,
+            &self.this,
+            &self.tidy,
+        );
+        life.map(Arc::new).map_err(|trouble| trouble.at(step))
+    }
+
+    /// The session as the directory knows it.
+    fn life(&self, step: Step) -> Result<Arc<Life>> {
+        let life = self.life.lock().clone();
+        life.ok_or_else(|| Error::closed(step).on("file"))
+    }
+
+    /// Begins anew in a directory that was removed: everything this session had is lost.
+    fn revive(&self, step: Step) -> Result<()> {
+        {
+            let mut life = self.life.lock();
+            match &*life {
+                None => return Err(Error::closed(step).on("file")),
+                Some(life) if !life.presence.is_elsewhere() => return Ok(()),
+                Some(_) => {}
+            }
+            self.world
+                .dir
+                .prepare()
+                .map_err(|trouble| trouble.at(step))?;
+            *life = Some(self.begin(step)?);
+        }
+        let why = format!("{} was removed", self.world.dir.root.display());
+        tracing::warn!(why, "the session begins anew");
+        self.inbox.deliver(Event::Down(why));
+        Ok(())
+    }
+
+    /// Does one piece of work on a line; none if there is no such line and it is not to be made.
+    ///
+    /// The work happens within one poll, so a future that was dropped does nothing later.
+    async fn on<T>(
+        &self,
+        (step, name, make): (Step, &Name, bool),
+        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
+    ) -> Result<Option<T>> {
+        let give_up = self.world.clock.now().saturating_add(PATIENCE);
+        let mut revived = false;
+        loop {
+            let life = self.life(step)?;
+            match self.attempt(&life, name, make, &mut work) {
+                Ok(Tried::Done(answer)) => return Ok(Some(answer)),
+                Ok(Tried::Absent) => return Ok(None),
+                Ok(Tried::Busy) => {}
+                Err(trouble) if make && !revived && trouble.is_missing() => {
+                    revived = true;
+                    self.revive(step)?;
+                    continue;
+                }
+                Err(trouble) => return Err(trouble.at(step)),
+            }
+            if self.world.clock.now() >= give_up {
+                return Err(self.busy(step, name));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn attempt<T>(
+        &self,
+        life: &Life,
+        name: &Name,
+        make: bool,
+        work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
+    ) -> std::result::Result<Tried<T>, super::error::Trouble> {
+        let me = life.presence.id;
+        let slot = self.lines.slot(name);
+        let mut slot = slot.lock();
+        let tried = self
+            .lines
+            .with(&mut slot, (&self.world.dir, name, make), |mut locked| {
+                self.world
+                    .work(&mut locked, Some(me), |line, at| work(line, at, me))
+            })?;
+        let now = self.world.clock.now();
+        let done = match tried {
+            Tried::Busy => return Ok(Tried::Busy),
+            Tried::Absent => {
+                slot.absent(now);
+                self.leave_untidy();
+                return Ok(Tried::Absent);
+            }
+            Tried::Done(done) => done,
+        };
+        slot.note(&done.line, me, now);
+        if slot.idle.is_some() {
+            self.leave_untidy();
+        }
+        for session in &slot.ahead {
+            super::alive::watch(&self.world.dir, *session, &life.ended);
+        }
+        // What is told may come back here.
+        drop(slot);
+        self.tell(me, &done.changes);
+        Ok(Tried::Done(done.answer))
+    }
+
+    fn tell(&self, me: SessionId, changes: &[Change]) {
+        let (mine, others): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|change| change.session == me);
+        self.world.tell(others, None);
+        for change in mine {
+            self.inbox.deliver(change.event(None));
+        }
+    }
+
+    /// A session that somebody's work waits for has ended: the lines move on.
+    pub(super) async fn bury(&self, dead: SessionId) {
+        for name in self.lines.names(|slot| slot.ahead.contains(&dead)) {
+            let sweep = |line: &mut Line, at: Moment, _| {
+                ((), line.sweep_dead(at, |session| session == dead))
+            };
+            if let Err(error) = self.on((Step::Wait, &name, false), sweep).await {
+                tracing::debug!(%error, "a dead session's claims are left to their lease");
+            }
+        }
+    }
+
+    fn leave_untidy(&self) {
+        if !self.untidy.swap(true, Ordering::AcqRel) {
+            self.tidy.notify_one();
+        }
+    }
+
+    /// Removes the files of names that have been idle for a while, and forgets those lines.
+    pub(super) fn tidy(&self, idle: Duration) {
+        self.untidy.store(false, Ordering::Release);
+        let at = self.world.moment();
+        let idle = u64::try_from(idle.as_micros()).unwrap_or(Micros::MAX);
+        let over = |slot: &Slot| {
+            slot.idle
+                .is_some_and(|since| since.saturating_add(idle) <= at.now)
+        };
+        for name in self.lines.names(|slot| slot.idle.is_some()) {
+            let slot = self.lines.slot(&name);
+            let mut slot = slot.lock();
+            let removed = over(&slot) && self.remove(&mut slot, &name, at);
+            drop(slot);
+            if removed {
+                self.lines.forget(&name, over);
+            } else {
+                self.leave_untidy();
+            }
+        }
+    }
+
+    /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
+    fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
+        let removed = self
+            .lines
+            .with(slot, (&self.world.dir, name, false), |mut locked| {
+                let line = locked.line()?;
+                let removable = line.is_idle() && line.last_fence() < at.floor;
+                match removable {
+                    true => locked.remove().map(|()| true),
+                    // Somebody else uses it now, and will tidy up.
+                    false => Ok(!line.is_idle()),
+                }
+            });
+        match removed {
+            Ok(Tried::Done(done)) => done,
+            Ok(Tried::Absent) => true,
+            Ok(Tried::Busy) => false,
+            Err(_) => true,
+        }
+    }
+
+    fn busy(&self, step: Step, name: &Name) -> Error {
+        let path = self.world.dir.line(name);
+        let what = format!(
+            "{} was locked for 10 s: is a process stopped in the middle of its work?",
+            path.display()
+        );
+        Error::new(ErrorKind::TimedOut, step, what)
+            .on("file")
+            .of(name)
+    }
+
+    /// Keeps the session's own file fresh; false if it is gone.
+    fn present(&self, life: &Life) -> bool {
+        let now = self.world.clock.now();
+        if now.saturating_sub(self.touched.load(Ordering::Relaxed)) >= TOUCH {
+            self.touched.store(now, Ordering::Relaxed);
+            life.presence.touch();
+        }
+        !life.presence.is_elsewhere()
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Standing> {
+        let standing = self.on((Step::Heartbeat, &claim.name, false), |line, at, me| {
+            let (mut standing, mut changes) = line.heartbeat(claim.id, at);
+            if matches!(standing, Standing::Waiting { .. })
+                && let Some(more) = self.world.clear_way(line, at, ahead_of(line, claim.id, me))
+            {
+                changes.extend(more);
+                standing = line.standing(claim.id, at);
+            }
+            (standing, changes)
+        });
+        Ok(standing.await?.unwrap_or(Standing::Gone))
+    }
+}
+
+#[async_trait]
+impl Session for FileSession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        if self.life(Step::Claim)?.presence.is_gone() {
+            self.revive(Step::Claim)?;
+        }
+        let answer = self.on((Step::Claim, &claim.name, true), |line, at, me| {
+            let ask = claim.ask(me);
+            let (answer, mut changes) = line.claim(&ask, at);
+            let in_the_way = match answer {
+                Ok(Standing::Waiting { .. } | Standing::Busy) => ahead_of(line, claim.id, me),
+                Err(Refusal::Capacity(_)) => line.places().map(|place| place.session).collect(),
+                _ => return (answer, changes),
+            };
+            match self.world.clear_way(line, at, in_the_way) {
+                None => (answer, changes),
+                Some(more) => {
+                    let (answer, last) = line.claim(&ask, at);
+                    changes.extend(more.into_iter().chain(last));
+                    (answer, changes)
+                }
+            }
+        });
+        match answer.await? {
+            Some(answer) => answer.map_err(|refusal| Error::from(refusal).on("file")),
+            None => Ok(Standing::Gone),
+        }
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+        if !self.present(&*self.life(Step::Heartbeat)?) {
+            self.revive(Step::Heartbeat)?;
+            return Ok(vec![Standing::Gone; claims.len()]);
+        }
+        let mut standings = Vec::with_capacity(claims.len());
+        let mut failed = None;
+        for (done, claim) in claims.iter().enumerate() {
+            match self.beat(claim).await {
+                Ok(standing) => standings.push(standing),
+                // The others are kept alive all the same.
+                Err(error) => failed = Some(error.of(&claim.name)),
+            }
+            if done % 32 == 31 {
+                tokio::task::yield_now().await;
+            }
+        }
+        failed.map_or(Ok(standings), Err)
+    }
+
+    async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        let released = self.on((Step::Release, &claim.name, false), |line, at, _| {
+            line.release(claim.id, used, at)
+        });
+        Ok(released.await?.unwrap_or(Release::Gone))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let Some(life) = self.life.lock().clone() else {
+            return Ok(());
+        };
+        let me = life.presence.id;
+        let mut failed = None;
+        for name in self.lines.names(|slot| slot.mine) {
+            let leave =
+                |line: &mut Line, at: Moment, _| ((), line.sweep_dead(at, |session| session == me));
+            if let Err(error) = self.on((Step::Close, &name, false), leave).await {
+                failed = Some(error);
+            }
+        }
+        self.tidy(Duration::ZERO);
+        // With its file the last of the session goes, and whatever could not be released above.
+        drop(self.life.lock().take());
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl fmt::Debug for FileSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileSession({})", self.world.dir.root.display())
+    }
+}

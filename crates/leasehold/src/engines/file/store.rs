@@ -1,0 +1,198 @@
+//! One line's file: open, lock, read, write, remove.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::{Fault, Trouble};
+use super::record::{self, BootId, Spot};
+use crate::line::Line;
+use crate::name::Name;
+
+/// A line's open file.
+#[derive(Debug)]
+pub(super) struct Store {
+    file: File,
+    path: PathBuf,
+    name: Name,
+    boot: BootId,
+    /// What was read; what is to be written. Kept for the next time.
+    bytes: Vec<u8>,
+    next: Vec<u8>,
+    spot: Option<Spot>,
+}
+
+/// What came of trying to lock a file.
+pub(super) enum Lock<'a> {
+    Got(Locked<'a>),
+    /// Somebody else is at work on the line.
+    Busy,
+    /// The file was removed since it was opened.
+    Removed,
+}
+
+/// The first two records fit here.
+const PAGE: usize = 4096;
+
+/// Files above this are cut once their state is small again.
+const LARGE: usize = 16 * PAGE;
+
+/// Work on a line takes microseconds: tried this often before anybody sleeps over it.
+const TRIES: usize = 24;
+
+impl Store {
+    /// Opens a line's file; none if there is none and it is not to be made.
+    pub(super) fn open(dir: &Dir, name: &Name, make: bool) -> Result<Option<Self>, Trouble> {
+        let path = dir.line(name);
+        let make = if make {
+            OFlags::CREATE
+        } else {
+            OFlags::empty()
+        };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | make;
+        let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) if make.is_empty() => return Ok(None),
+            Err(errno) => return Err(Trouble::io("open", &path, errno)),
+        };
+        Ok(Some(Self {
+            file,
+            path,
+            name: name.clone(),
+            boot: dir.boot,
+            bytes: Vec::new(),
+            next: Vec::new(),
+            spot: None,
+        }))
+    }
+
+    /// Locks the file against everybody else, without sleeping.
+    pub(super) fn lock(&mut self) -> Result<Lock<'_>, Trouble> {
+        for _ in 0..TRIES {
+            match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return self.locked(),
+                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::yield_now(),
+                Err(errno) => return Err(Trouble::io("lock", &self.path, errno)),
+            }
+        }
+        Ok(Lock::Busy)
+    }
+
+    fn locked(&mut self) -> Result<Lock<'_>, Trouble> {
+        let locked = Locked(self);
+        let store = &mut *locked.0;
+        let found = rustix::fs::fstat(&store.file);
+        let found = found.map_err(|errno| Trouble::io("look at", &store.path, errno))?;
+        if found.st_nlink == 0 {
+            return Ok(Lock::Removed);
+        }
+        let size = usize::try_from(found.st_size).unwrap_or(0);
+        read(&store.file, &store.path, size, &mut store.bytes)?;
+        Ok(Lock::Got(locked))
+    }
+}
+
+/// A line's file while nobody else may touch it.
+#[derive(Debug)]
+pub(super) struct Locked<'a>(&'a mut Store);
+
+impl Locked<'_> {
+    /// The line as it is.
+    pub(super) fn line(&mut self) -> Result<Line, Trouble> {
+        let store = &mut *self.0;
+        let found = record::current(&store.bytes).map_err(|fault| fault.of(store.path.clone()))?;
+        store.spot = found.as_ref().map(|record| record.spot);
+        match found {
+            None => Ok(Line::default()),
+            Some(record) if record.name == store.name.as_str() => Ok(record.line(&store.boot)),
+            Some(record) => Err(Fault::OtherName(record.name.to_owned()).of(store.path.clone())),
+        }
+    }
+
+    /// Makes this the line's state; the one before it stands until the last byte is written.
+    pub(super) fn write(&mut self, line: &Line) -> Result<(), Trouble> {
+        let store = &mut *self.0;
+        let sequence = store.spot.map_or(1, |spot| spot.sequence + 1);
+        record::encode(&mut store.next, sequence, &store.boot, &store.name, line);
+        if let Some(spot) = store.spot
+            && record::same(&store.next, &store.bytes[spot.at..spot.at + spot.len])
+        {
+            return Ok(());
+        }
+        let len = store.next.len();
+        let at = store.spot.map_or(0, |spot| spot.next(len));
+        match rustix::io::pwrite(&store.file, &store.next, at as u64) {
+            Ok(written) if written == len => {}
+            short => {
+                // A half of a first record would look like damage.
+                if store.spot.is_none() {
+                    let _ = rustix::fs::ftruncate(&store.file, 0);
+                }
+                let errno = short.err().unwrap_or(Errno::NOSPC);
+                return Err(Trouble::io("write", &store.path, errno));
+            }
+        }
+        if at == 0 && store.bytes.len() > LARGE && len <= PAGE {
+            let _ = rustix::fs::ftruncate(&store.file, PAGE as u64);
+        }
+        Ok(())
+    }
+
+    /// Removes the file: whoever has it open finds out once it gets the lock.
+    pub(super) fn remove(self) -> Result<(), Trouble> {
+        let removed = rustix::fs::unlink(&self.0.path);
+        removed.map_err(|errno| Trouble::io("remove", &self.0.path, errno))
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0.file, FlockOperation::Unlock);
+    }
+}
+
+/// Reads a whole file into a buffer that is kept.
+fn read(file: impl AsFd, path: &Path, size: usize, into: &mut Vec<u8>) -> Result<(), Trouble> {
+    into.resize(size, 0);
+    let mut done = 0;
+    while done < size {
+        match rustix::io::pread(&file, &mut into[done..], done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Trouble::io("read", path, errno)),
+        }
+    }
+    into.truncate(done);
+    Ok(())
+}
+
+/// The name and the line in a file, for somebody who only looks. None if it is empty or was removed meanwhile.
+pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, Trouble> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(super::dir::io("open", path, &error)),
+    };
+    // Should it stay busy, the read goes without: records have checksums, and this only looks.
+    for _ in 0..TRIES {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => break,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+    let found = rustix::fs::fstat(&file).map_err(|errno| Trouble::io("look at", path, errno))?;
+    let mut bytes = Vec::new();
+    let size = usize::try_from(found.st_size).unwrap_or(0);
+    read(&file, path, size, &mut bytes)?;
+    let record = record::current(&bytes).map_err(|fault| fault.of(path.to_owned()))?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let name = Name::new(record.name).map_err(|_| Fault::Torn.of(path.to_owned()))?;
+    Ok(Some((name, record.line(boot))))
+}

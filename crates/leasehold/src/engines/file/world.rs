@@ -1,0 +1,128 @@
+//! What the sessions of one directory share, and how work on a line is done.
+
+use std::collections::HashSet;
+
+use super::alive;
+use super::dir::Dir;
+use super::error::Trouble;
+use super::push::Post;
+use super::store::Locked;
+use crate::claim::{ClaimId, SessionId};
+use crate::engine::{Clock, Ended};
+use crate::line::{Change, Line, Moment, What};
+
+/// A directory, a clock, and a way to tell other sessions.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) dir: Dir,
+    pub(super) clock: Clock,
+    pub(super) post: Post,
+}
+
+/// Work done on a line.
+pub(super) struct Done<T> {
+    pub(super) answer: T,
+    /// To be told once the file is unlocked.
+    pub(super) changes: Vec<Change>,
+    /// The line as it is now.
+    pub(super) line: Line,
+}
+
+impl World {
+    pub(super) fn moment(&self) -> Moment {
+        Moment {
+            now: self.clock.now(),
+            floor: self.clock.wall(),
+        }
+    }
+
+    /// Does one piece of work on a locked line. If this fails, nothing has happened.
+    pub(super) fn work<T>(
+        &self,
+        locked: &mut Locked<'_>,
+        me: Option<SessionId>,
+        work: impl FnOnce(&mut Line, Moment) -> (T, Vec<Change>),
+    ) -> Result<Done<T>, Trouble> {
+        let mut line = locked.line()?;
+        let at = self.moment();
+        let (answer, mut changes) = work(&mut line, at);
+        self.skip_dead(&mut line, at, me, &mut changes);
+        locked.write(&line)?;
+        Ok(Done {
+            answer,
+            changes,
+            line,
+        })
+    }
+
+    /// No grant stays with a session that is dead: the next one gets it.
+    fn skip_dead(
+        &self,
+        line: &mut Line,
+        at: Moment,
+        me: Option<SessionId>,
+        changes: &mut Vec<Change>,
+    ) {
+        let mut alive: HashSet<SessionId> = me.into_iter().collect();
+        loop {
+            let granted = changes
+                .iter()
+                .filter(|change| matches!(change.what, What::Granted(_)));
+            let asked: HashSet<_> = granted.map(|change| change.session).collect();
+            let dead = self.dead_among(asked.difference(&alive).copied());
+            alive.extend(asked);
+            if dead.is_empty() {
+                return;
+            }
+            changes.extend(line.sweep_dead(at, |session| dead.contains(&session)));
+            changes.retain(|change| !dead.contains(&change.session));
+            alive.retain(|session| !dead.contains(session));
+        }
+    }
+
+    pub(super) fn dead_among(
+        &self,
+        sessions: impl IntoIterator<Item = SessionId>,
+    ) -> HashSet<SessionId> {
+        let dead = |session: &SessionId| alive::is_dead(&self.dir, *session);
+        sessions.into_iter().filter(dead).collect()
+    }
+
+    /// Drops the dead among those a claim waits for.
+    pub(super) fn clear_way(
+        &self,
+        line: &mut Line,
+        at: Moment,
+        ahead: HashSet<SessionId>,
+    ) -> Option<Vec<Change>> {
+        let dead = self.dead_among(ahead);
+        (!dead.is_empty()).then(|| line.sweep_dead(at, |session| dead.contains(&session)))
+    }
+
+    /// Tells other sessions what happened to their claims.
+    pub(super) fn tell<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a Change>,
+        evicted: Option<&Ended>,
+    ) {
+        for change in changes {
+            self.post
+                .send(&self.dir, change.session, &change.event(evicted));
+        }
+    }
+}
+
+/// Whom a claim waits for: the holders if it is the first to wait, else the one before it. A claim that is not in the
+/// line would wait for the holders.
+pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> HashSet<SessionId> {
+    let index = line.places().position(|place| place.id == claim);
+    let before = match index {
+        Some(index) if index > line.holders().len() => (index - 1)..index,
+        _ => 0..line.holders().len(),
+    };
+    let before = line.places().skip(before.start).take(before.len());
+    before
+        .map(|place| place.session)
+        .filter(|session| *session != me)
+        .collect()
+}
