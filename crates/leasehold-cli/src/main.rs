@@ -61,10 +61,13 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
 
 /// One thread is enough, and it is the main one: the child's parent-death signal follows the thread that forked it.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(work)
+        .build()?;
+    let done = runtime.block_on(work);
+    // A call that hangs in the engine must not keep us: its claim ends with its lease.
+    runtime.shutdown_background();
+    done
 }
 
 /// A client that `status` shows under this description.

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-use leasehold::engine::Query;
+use leasehold::engine::{Query, Url};
 use leasehold::{Client, Fence, Name};
 
 use self::child::Program;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
     match outcome? {
         Outcome::Exit(code) => Ok(code),
         Outcome::Reenter(fence) => {
-            let mut command = program(&args, common).command(&name, fence);
+            let mut command = program(&args, common, &client).command(&name, fence);
             Err(child::not_run(&args.command[0], &command.exec()))
         }
     }
@@ -78,7 +78,7 @@ async fn attempt(
         return Err(Failure::new(Exit::Busy, format!("{name} is busy")));
     };
     say(format!("holding {name} with fence {}", guard.fence()));
-    let mut program = program(args, common);
+    let mut program = program(args, common, client);
     let held = held.and(&location, name.as_str(), guard.fence());
     program.env.push((HELD, held.to_env().into()));
     let code = hold::hold(guard, &program, args.lease, signals).await?;
@@ -103,12 +103,27 @@ fn nested(args: &RunArgs, name: &Name, fence: Fence) -> Result<Outcome, Failure>
     Err(Failure::new(Exit::Usage, what))
 }
 
-fn program(args: &RunArgs, common: &Common) -> Program {
-    let url = common.url.as_ref().map(|url| ("LEASEHOLD_URL", url.into()));
+fn program(args: &RunArgs, common: &Common, client: &Client) -> Program {
+    let url = url_for_child(common, client);
     Program {
         words: args.command.clone(),
-        env: url.into_iter().collect(),
+        env: url
+            .map(|url| ("LEASEHOLD_URL", url.into()))
+            .into_iter()
+            .collect(),
     }
+}
+
+/// Where a nested run finds the same locks; none if the child knows already. A directory that is named from here
+/// would be another one wherever the child goes.
+fn url_for_child(common: &Common, client: &Client) -> Option<String> {
+    let given = common
+        .url
+        .clone()
+        .or_else(|| std::env::var("LEASEHOLD_URL").ok())?;
+    let url = Url::parse(&given).ok()?;
+    let relative = url.hosts().is_empty() && !url.path().is_empty() && !url.path().starts_with('/');
+    Some(if relative { client.location() } else { given })
 }
 
 /// The command as `status` shows it.
