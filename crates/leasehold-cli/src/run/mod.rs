@@ -40,7 +40,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
     };
     let outcome = attempt(&args, common, &client, &name, &mut signals).await;
     // What was dropped on the way is given back before we go: nobody waits for the lease of a withdrawn claim.
-    let _ = client.shutdown(GOODBYE).await;
+    let _ = tokio::time::timeout(GOODBYE, client.shutdown(GOODBYE)).await;
     match outcome? {
         Outcome::Exit(code) => Ok(code),
         Outcome::Reenter(fence) => {
