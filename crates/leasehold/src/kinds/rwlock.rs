@@ -169,6 +169,13 @@ impl WriteGuard {
     }
 }
 
+impl From<WriteGuard> for Guard {
+    /// Still the writer, for code that does not care how it holds the lock.
+    fn from(writer: WriteGuard) -> Self {
+        writer.0
+    }
+}
+
 impl Deref for WriteGuard {
     type Target = Guard;
     fn deref(&self) -> &Guard {

@@ -1,0 +1,143 @@
+//! The command as a process: its group, its signals, its end.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use leasehold::{Fence, Name};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getppid, kill_process_group,
+    set_parent_process_death_signal, test_kill_process_group, waitid,
+};
+use tokio::signal::unix::{self, SignalKind, signal};
+
+use crate::exit::{self, Exit, Failure};
+use crate::sys;
+use crate::tty::{self, Terminal};
+use crate::watchdog::Watchdog;
+
+/// What to run, and what to add to its environment.
+pub(super) struct Program {
+    pub(super) words: Vec<OsString>,
+    pub(super) env: Vec<(&'static str, OsString)>,
+}
+
+impl Program {
+    pub(super) fn command(&self, name: &Name, fence: Fence) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        let _ = command
+            .args(&self.words[1..])
+            .env("LEASEHOLD_NAME", name.as_str())
+            .env("LEASEHOLD_FENCE", fence.to_string())
+            .envs(self.env.iter().map(|(key, value)| (key, value)));
+        command
+    }
+}
+
+/// The failure of a command that could not be run, as shells count.
+pub(super) fn not_run(word: &OsStr, error: &io::Error) -> Failure {
+    let exit = match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::NotExecutable,
+    };
+    Failure::new(exit, format!("{}: {error}", word.to_string_lossy()))
+}
+
+/// The running command, leader of a process group of its own.
+pub(super) struct Child {
+    pid: Pid,
+    changes: unix::Signal,
+    terminal: Option<Terminal>,
+}
+
+/// What became of it.
+pub(super) enum Change {
+    /// It ended, with this exit code.
+    Ended(u8),
+    /// It was stopped (^Z).
+    Stopped,
+}
+
+impl Child {
+    /// Starts it. From its first step on the watchdog knows its group, and it dies with us.
+    pub(super) fn start(mut command: Command, watchdog: &Watchdog) -> io::Result<Self> {
+        // Before the child: its end must not be missed.
+        let changes = signal(SignalKind::child())?;
+        let terminal = Terminal::in_foreground();
+        let (runner, lent) = (getpid(), terminal.is_some());
+        let introduce = watchdog.introduction()?;
+        sys::before_exec(&mut command, move || {
+            let child = getpid();
+            introduce(child)?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The runner may have died before that was in force.
+            if getppid() != Some(runner) {
+                return Err(io::Error::from(rustix::io::Errno::SRCH));
+            }
+            if lent {
+                tty::hand_to(child)?;
+            }
+            Ok(())
+        });
+        let child = command.process_group(0).spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(Self {
+            pid: pid.ok_or(io::ErrorKind::InvalidData)?,
+            changes,
+            terminal,
+        })
+    }
+
+    /// Waits until it ends or stops. It stays a zombie, so that its group's number stays its own. Cancel-safe.
+    pub(super) async fn changed(&mut self) -> io::Result<Change> {
+        loop {
+            if let Some(status) = self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)? {
+                return Ok(Change::Ended(code(&status)));
+            }
+            if self.look(WaitIdOptions::STOPPED)?.is_some() {
+                return Ok(Change::Stopped);
+            }
+            let _ = self.changes.recv().await;
+        }
+    }
+
+    fn look(&self, what: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
+        Ok(waitid(WaitId::Pid(self.pid), what | WaitIdOptions::NOHANG)?)
+    }
+
+    /// To the whole group. One that is gone needs none.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// It was stopped: on a terminal the whole job stops, and goes on when the shell says so.
+    pub(super) fn suspend(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.suspend(self.pid);
+        }
+    }
+
+    /// We were continued, and so is it.
+    pub(super) fn resume(&self) {
+        match &self.terminal {
+            Some(terminal) => terminal.resume(self.pid),
+            None => self.signal(Signal::CONT),
+        }
+    }
+
+    /// Whether nothing of the group is left, once the leader has ended.
+    pub(super) fn group_is_gone(&self) -> bool {
+        // Only now: a zombie counts as a member.
+        let _ = self.look(WaitIdOptions::EXITED);
+        test_kill_process_group(self.pid).is_err()
+    }
+}
+
+fn code(status: &WaitIdStatus) -> u8 {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (_, Some(signal)) => exit::of_signal(signal),
+        _ => Exit::Bug.code(),
+    }
+}

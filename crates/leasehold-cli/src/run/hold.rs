@@ -1,0 +1,151 @@
+//! The time between the grant and the end of the command.
+
+use std::time::Duration;
+
+use leasehold::{Guard, Released, State};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
+
+use super::child::{self, Change, Child, Program};
+use super::signals::Signals;
+use crate::exit::{Exit, Failure};
+use crate::watchdog::Watchdog;
+
+/// The longest time between SIGTERM and SIGKILL.
+const GRACE_MAX: Duration = Duration::from_secs(5);
+
+/// How often to look whether a group that was told to end is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How the command's time ended.
+enum End {
+    /// By itself.
+    Ended(u8),
+    /// The lock is lost, or will be before it can be renewed.
+    Lost(String),
+}
+
+/// Runs the program until it ends or the lock does; the exit code.
+pub(super) async fn hold(
+    guard: Guard,
+    program: &Program,
+    lease: Duration,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let grace = (lease / 3).min(GRACE_MAX);
+    let watchdog = Watchdog::start(guard.remaining())?;
+    let command = program.command(guard.name(), guard.fence());
+    let mut child = match Child::start(command, &watchdog) {
+        Ok(child) => child,
+        Err(error) => {
+            watchdog.done();
+            let _ = guard.release().await;
+            return Err(child::not_run(&program.words[0], &error));
+        }
+    };
+    let end = watch(&guard, &mut child, &watchdog, signals, grace).await?;
+    if let End::Lost(why) = end {
+        stop(&guard, &mut child, grace).await?;
+        watchdog.done();
+        return Err(Failure::new(Exit::Lost, format!("lost: {why}")));
+    }
+    watchdog.done();
+    let End::Ended(code) = end else { return Ok(0) };
+    drop(child);
+    release(guard, code).await
+}
+
+/// Until the command ends, or must be stopped.
+async fn watch(
+    guard: &Guard,
+    child: &mut Child,
+    watchdog: &Watchdog,
+    signals: &mut Signals,
+    grace: Duration,
+) -> Result<End, Failure> {
+    let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
+    loop {
+        watchdog.held_for(guard.remaining());
+        tokio::select! {
+            biased;
+            why = guard.lost() => return Ok(End::Lost(why.to_string())),
+            change = child.changed() => match change? {
+                Change::Ended(code) => return Ok(End::Ended(code)),
+                Change::Stopped => child.suspend(),
+            },
+            signal = signals.next() => child.signal(signal),
+            _ = continued.recv() => child.resume(),
+            () = sleep(next_look(guard, grace)) => if endangered(guard, grace) {
+                let why = "the lock could not be renewed, and its lease is about to end";
+                return Ok(End::Lost(why.to_owned()));
+            },
+        }
+    }
+}
+
+/// In time to tell the watchdog of a renewal, and to stop the command before the lease ends.
+fn next_look(guard: &Guard, grace: Duration) -> Duration {
+    let remaining = guard.remaining();
+    match remaining.checked_sub(grace) {
+        Some(ahead) if !ahead.is_zero() => ahead.min(remaining / 2),
+        _ => remaining / 8,
+    }
+}
+
+/// Whether to stop the command now. A renewal may be under way, so without a sign of failure half the grace is left.
+fn endangered(guard: &Guard, grace: Duration) -> bool {
+    match guard.state() {
+        State::Lost => true,
+        State::Unsure => guard.remaining() <= grace,
+        State::Valid => guard.remaining() <= grace / 2,
+    }
+}
+
+/// SIGTERM to the whole group, and SIGKILL after the grace or just before the lease ends, whichever is first.
+async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Result<(), Failure> {
+    // The deadline stands also when the lock was taken away before it.
+    let ahead = tokio::time::Instant::from_std(guard.deadline())
+        .saturating_duration_since(tokio::time::Instant::now());
+    child.signal(Signal::TERM);
+    // One that is stopped would not hear it.
+    child.signal(Signal::CONT);
+    if timeout(grace.min(ahead * 9 / 10), gone(child))
+        .await
+        .is_err()
+    {
+        child.signal(Signal::KILL);
+        // The kernel may take a moment; what it cannot end, nobody can.
+        let _ = timeout(GRACE_MAX, ended(child)).await;
+    }
+    Ok(())
+}
+
+/// Until the child has ended.
+async fn ended(child: &mut Child) {
+    while let Ok(Change::Stopped) = child.changed().await {}
+}
+
+/// Until the child and everything it left in its group have ended.
+async fn gone(child: &mut Child) {
+    ended(child).await;
+    while !child.group_is_gone() {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn release(guard: Guard, code: u8) -> Result<u8, Failure> {
+    let name = guard.name().clone();
+    match guard.release().await {
+        Ok(Released::Released) => Ok(code),
+        Ok(Released::WasLost) => {
+            let what = format!("lost: {name} was not held to the end of the command");
+            Err(Failure::new(Exit::Lost, what))
+        }
+        // The command ran under the lock to its end: its answer stands.
+        Err(error) => {
+            crate::say(&format!("{}; it ends with its lease", Failure::from(error)));
+            Ok(code)
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Lines for people.
+
+use std::time::{Duration, SystemTime};
+
+use leasehold::engine::{ClaimView, Clock, LineView};
+
+const HEAD: [&str; 8] = [
+    "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "UNTIL", "COMMAND",
+];
+
+type Row = [String; 8];
+
+/// A row per claim: holders with their fence, waiters with their place in line.
+pub(super) fn render(lines: &[LineView]) -> String {
+    if lines.is_empty() {
+        return "nothing is locked\n".to_owned();
+    }
+    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Clock::boot().wall());
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    for line in lines {
+        let holders = line.holders.iter().map(|claim| {
+            let fence = claim
+                .fence
+                .map_or_else(String::new, |fence| fence.to_string());
+            row(line, fence, claim, now)
+        });
+        rows.extend(holders);
+        let waiters = line.waiters.iter().enumerate();
+        rows.extend(waiters.map(|(at, claim)| row(line, format!("waits #{}", at + 1), claim, now)));
+    }
+    aligned(&rows)
+}
+
+fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Row {
+    let who = claim.who.as_ref();
+    let told = |what: Option<String>| what.unwrap_or_else(|| "?".to_owned());
+    [
+        line.name.to_string(),
+        place,
+        claim.mode.to_string(),
+        told(who.map(|who| shown(&who.host))),
+        told(who.map(|who| who.pid.to_string())),
+        distance(claim.since, now),
+        distance(claim.until, now),
+        told(who.map(|who| shown(&who.command))),
+    ]
+}
+
+/// Somebody else's command line must not drive this terminal.
+fn shown(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+/// `3s ago`, `in 9s`.
+fn distance(time: SystemTime, now: SystemTime) -> String {
+    match time.duration_since(now) {
+        Ok(ahead) => format!("in {}", rough(ahead)),
+        Err(behind) => format!("{} ago", rough(behind.duration())),
+    }
+}
+
+/// The two largest units.
+fn rough(duration: Duration) -> String {
+    match duration.as_secs() {
+        secs @ 0..60 => format!("{secs}s"),
+        secs @ 60..3_600 => format!("{}m{:02}s", secs / 60, secs % 60),
+        secs @ 3_600..86_400 => format!("{}h{:02}m", secs / 3_600, secs / 60 % 60),
+        secs => format!("{}d{:02}h", secs / 86_400, secs / 3_600 % 24),
+    }
+}
+
+fn aligned(rows: &[Row]) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold::engine::{Identity, Mode};
+    use leasehold::{Fence, Name};
+
+    #[test]
+    fn distances_show_two_units() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        assert_eq!(distance(now + Duration::from_secs(9), now), "in 9s");
+        assert_eq!(distance(now - Duration::from_secs(61), now), "1m01s ago");
+        assert_eq!(distance(now - Duration::from_secs(7_260), now), "2h01m ago");
+        assert_eq!(
+            distance(now - Duration::from_secs(90_000), now),
+            "1d01h ago"
+        );
+    }
+
+    #[test]
+    fn columns_line_up_and_escapes_do_not_reach_the_terminal() {
+        let claim = |fence, command: &str| {
+            let who = Identity::new("host", 7, command);
+            ClaimView::new(
+                fence,
+                Mode::Mutex,
+                Some(who),
+                SystemTime::UNIX_EPOCH,
+                SystemTime::UNIX_EPOCH,
+            )
+        };
+        let name = Name::new("x").unwrap();
+        let claims = [claim(Some(Fence::new(42)), "a \x1b[2J"), claim(None, "b")];
+        let text = render(&[LineView::new(name, claims)]);
+        assert!(!text.contains('\x1b'), "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[1].contains("42") && lines[2].contains("waits #1"),
+            "{text}"
+        );
+        assert_eq!(lines[0].find("COMMAND"), lines[2].find('b'), "{text}");
+    }
+}

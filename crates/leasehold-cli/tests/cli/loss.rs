@@ -1,0 +1,186 @@
+//! The child and the lock end together, whatever ends first.
+
+use crate::common::{Place, is_alive, timed, until, wait_for_death};
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+
+/// A child with a child of its own, whose ids are in `child` and `grandchild`.
+const FAMILY: &str = "sleep 1000 & echo $! > grandchild; echo $$ > child; wait";
+
+#[test]
+fn evict_stops_the_group_with_sigterm_and_exits_76() {
+    let place = Place::new();
+    let script =
+        "trap 'echo termed > termed; exit 0' TERM; sleep 1000 & echo $! > grandchild; wait";
+    let holder = place.hold("x", &["--lease", "1h"], script);
+    let grandchild = place.pid("grandchild");
+    let evicted = place.leasehold(&["evict", "x", "--why", "the job hangs"]);
+    assert_eq!(
+        (evicted.code, evicted.out.as_str()),
+        (0, "1 holder of x lost it\n"),
+        "{evicted:?}"
+    );
+    let answer = holder.end();
+    assert_eq!(answer.code, 76, "{answer:?}");
+    assert!(
+        answer.err.starts_with("leasehold: lost: ") && answer.err.contains("the job hangs"),
+        "{answer:?}"
+    );
+    assert_eq!(place.line("termed"), "termed");
+    assert!(
+        !is_alive(grandchild),
+        "the whole group is gone when the runner is"
+    );
+}
+
+#[test]
+fn a_group_that_ignores_sigterm_is_killed_before_the_lease_ends() {
+    let place = Place::new();
+    let script =
+        "trap '' TERM; sleep 1000 & echo $! > grandchild; echo $$ > child; while :; do wait; done";
+    let holder = place.hold("x", &["--lease", "900ms"], script);
+    let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
+    let ((), took) = timed(|| {
+        assert_eq!(place.leasehold(&["evict", "x", "--why", "test"]).code, 0);
+        assert_eq!(holder.end().code, 76);
+    });
+    assert!(took < Duration::from_millis(900), "{took:?}");
+    wait_for_death(child);
+    wait_for_death(grandchild);
+}
+
+#[test]
+fn evicting_nobody_says_so() {
+    let place = Place::new();
+    let answer = place.leasehold(&["evict", "x", "--why", "test"]);
+    assert_eq!(
+        (answer.code, answer.out.as_str()),
+        (0, "nobody holds x\n"),
+        "{answer:?}"
+    );
+    let holder = place.hold("x", &[], "sleep 1000");
+    let answer = place.leasehold(&["evict", "x", "--why", "test", "--fence", "1"]);
+    assert_eq!(
+        (answer.code, answer.out.as_str()),
+        (0, "nobody holds x with fence 1\n"),
+        "{answer:?}"
+    );
+    assert_eq!(place.counts("x"), (1, 0));
+    let fence = place.status()[0]["holders"][0]["fence"].to_string();
+    assert_eq!(
+        place
+            .leasehold(&["evict", "x", "--why", "test", "--fence", &fence])
+            .code,
+        0
+    );
+    assert_eq!(holder.end().code, 76);
+}
+
+#[test]
+fn a_killed_runner_takes_the_whole_group_with_it() {
+    let place = Place::new();
+    let holder = place.hold("x", &["--lease", "1h"], FAMILY);
+    let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.end().code, -9);
+    wait_for_death(child);
+    wait_for_death(grandchild);
+}
+
+#[test]
+fn the_lock_of_a_killed_runner_passes_on_only_after_its_group() {
+    let place = Place::new();
+    let holder = place.hold("x", &["--lease", "1h"], FAMILY);
+    let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
+    let script = format!(
+        "kill -0 {} 2> /dev/null && echo child; grep -qs '^State:.[^ZX]' /proc/{}/status && echo grandchild; echo held",
+        child.as_raw_nonzero(),
+        grandchild.as_raw_nonzero(),
+    );
+    let next = place.start(&["run", "x", "--", "sh", "-c", &script]);
+    place.wait_for_counts("x", (1, 1));
+    holder.signal(Signal::KILL);
+    let answer = next.end();
+    assert!(
+        answer.out.ends_with("held\n") && !answer.out.contains("grandchild"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_stopped_runner_loses_its_group_with_its_lease() {
+    let place = Place::new();
+    let holder = place.hold("x", &["--lease", "300ms"], FAMILY);
+    let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
+    holder.signal(Signal::STOP);
+    wait_for_death(child);
+    wait_for_death(grandchild);
+    holder.signal(Signal::CONT);
+    let answer = holder.end();
+    assert_eq!(answer.code, 76, "{answer:?}");
+}
+
+#[test]
+fn a_short_lease_is_renewed_while_the_command_runs() {
+    let place = Place::new();
+    let answer = place.leasehold(&["run", "x", "--lease", "200ms", "--", "sleep", "0.7"]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
+}
+
+#[test]
+fn a_child_is_stopped_before_a_lease_that_cannot_be_renewed_ends() {
+    let place = Place::new();
+    let script =
+        "trap 'echo termed > termed; exit 0' TERM; echo $$ > child; while :; do sleep 0.01; done";
+    let holder = place.hold("x", &["--lease", "900ms"], script);
+    let child = place.pid("child");
+    let lines = std::fs::read_dir(place.path("locks/lines")).unwrap();
+    let line = lines.map(|entry| entry.unwrap().path()).next().unwrap();
+    // Whoever holds the file's lock keeps every renewal out.
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(line)
+        .unwrap();
+    file.lock().unwrap();
+    let (answer, took) = timed(|| holder.end());
+    assert!(!is_alive(child));
+    assert_eq!(answer.code, 76, "{answer:?}");
+    assert_eq!(place.line("termed"), "termed");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    file.unlock().unwrap();
+}
+
+#[test]
+fn a_command_survives_its_watchdog() {
+    let place = Place::new();
+    let script = "until [ -e go ]; do sleep 0.01; done; echo fine";
+    let holder = place.hold("x", &[], script);
+    let watchdog = until("the watchdog", || watchdog_of(holder.pid()));
+    kill_process(watchdog, Signal::TERM).unwrap();
+    assert!(
+        is_alive(watchdog),
+        "a whole control group may be told to end"
+    );
+    kill_process(watchdog, Signal::KILL).unwrap();
+    wait_for_death(watchdog);
+    std::fs::write(place.path("go"), "").unwrap();
+    let answer = holder.end();
+    assert_eq!(
+        (answer.code, answer.out.as_str()),
+        (0, "fine\n"),
+        "{answer:?}"
+    );
+}
+
+fn watchdog_of(runner: Pid) -> Result<Pid, String> {
+    let runner = runner.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{runner}/task/{runner}/children"));
+    let children = children.map_err(|error| error.to_string())?;
+    let found = children.split_whitespace().find(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "leasehold-watch\n")
+    });
+    let pid = found.and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    pid.ok_or(format!("children: {children}"))
+}

@@ -1,0 +1,101 @@
+//! What `status` shows.
+
+use crate::common::{Place, until};
+use rustix::process::Signal;
+use std::process::Stdio;
+
+#[test]
+fn nothing_is_locked() {
+    let place = Place::new();
+    assert_eq!(place.leasehold(&["status"]).out, "nothing is locked\n");
+    assert_eq!(place.leasehold(&["status", "x", "--json"]).out, "[]\n");
+}
+
+#[test]
+fn json_has_holders_and_waiters_with_times() {
+    let place = Place::new();
+    let holder = place.hold("x", &["--lease", "1m"], "sleep 1000");
+    let waiter = place.start(&["run", "x", "--lease", "1m", "--", "echo", "next"]);
+    place.wait_for_counts("x", (1, 1));
+    let lines = place.status();
+    let line = &lines[0];
+    assert_eq!(line["name"], "x");
+    let (held, waits) = (&line["holders"][0], &line["waiters"][0]);
+    assert!(
+        held["fence"].as_u64().is_some_and(|fence| fence > 0),
+        "{held}"
+    );
+    assert_eq!(held["mode"], "mutex");
+    assert_eq!(held["pid"], holder.pid().as_raw_nonzero().get());
+    assert!(
+        held["command"].as_str().unwrap().contains("sleep 1000"),
+        "{held}"
+    );
+    assert!(!held["host"].as_str().unwrap().is_empty());
+    assert_eq!(
+        (&waits["position"], &waits["command"]),
+        (&1.into(), &"echo next".into())
+    );
+    assert!(waits.get("fence").is_none(), "{waits}");
+    for claim in [held, waits] {
+        let time = |key: &str| {
+            claim[key]
+                .as_str()
+                .unwrap()
+                .parse::<jiff::Timestamp>()
+                .unwrap()
+        };
+        let lease = time("until").duration_since(time("since"));
+        assert!((50..=120).contains(&lease.as_secs()), "{claim}");
+        assert!(claim["since"].as_str().unwrap().ends_with('Z'));
+    }
+    drop((waiter, holder));
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let place = Place::new();
+    let holder = place.hold("x", &["--permits", "2", "--of", "3"], "sleep 1000");
+    let other = place.hold("y", &[], "sleep 1000");
+    let all = place.leasehold(&["status"]);
+    let lines: Vec<_> = all.out.lines().collect();
+    assert!(lines[0].starts_with("NAME") && lines.len() == 3, "{all:?}");
+    assert!(
+        lines[1].starts_with('x') && lines[1].contains("2 of 3") && lines[1].contains(" ago"),
+        "{all:?}"
+    );
+    let one = place.leasehold(&["status", "y"]);
+    assert_eq!(one.out.lines().count(), 2, "{one:?}");
+    drop((holder, other));
+}
+
+#[test]
+fn watch_shows_changes_until_interrupted() {
+    let place = Place::new();
+    let out = std::fs::File::create(place.path("out")).unwrap();
+    let mut command = place.command(&["status", "--watch", "--json"]);
+    let watch = crate::common::Running::start(command.stdout(out).stderr(Stdio::piped()));
+    let shown = |what: &str, found: &dyn Fn(&[&str]) -> bool| {
+        until(what, || {
+            let text = std::fs::read_to_string(place.path("out")).unwrap();
+            let lines: Vec<_> = text.lines().collect();
+            if found(&lines) {
+                Ok(())
+            } else {
+                Err(text.clone())
+            }
+        });
+    };
+    shown("nothing", &|lines| lines == ["[]"]);
+    let holder = place.hold("x", &[], "sleep 1000");
+    shown("the holder", &|lines| {
+        lines.len() == 2 && lines[1].contains("fence")
+    });
+    drop(holder);
+    shown("nothing again", &|lines| {
+        lines.len() == 3 && lines[2] == "[]"
+    });
+    watch.signal(Signal::INT);
+    let answer = watch.end();
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
+}

@@ -1,0 +1,99 @@
+//! On a terminal: who reads it, and what ^C and ^Z do. A real shell with job control is at the other side.
+
+use std::process::Command;
+
+use crate::common::Place;
+
+const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// Waits for the first text of each step, then types the second.
+fn talk(place: &Place, steps: &[(&str, &str)]) {
+    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/terminal.py");
+    let output = Command::new("python3")
+        .arg(driver)
+        .args(steps.iter().flat_map(|(wait, types)| [wait, types]))
+        .env("LEASEHOLD_URL", place.url())
+        .env("LH", LEASEHOLD)
+        .current_dir(place.path(""))
+        .output()
+        .expect("these tests drive a terminal with python3");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn the_child_reads_the_terminal_and_gives_it_back() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x -- sh -c 'echo a''sk; read line; echo got-$line; exit 4'\\n",
+            ),
+            ("ask", "hello\\n"),
+            ("got-hello", "echo code-$?\\n"),
+            ("code-4", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn interrupt_reaches_the_child_alone() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x -- sh -c 'echo run''ning; sleep 1000'\\n",
+            ),
+            ("running", "\\x03"),
+            ("ready> ", "echo code-$?\\n"),
+            ("code-130", "$LH run x --no-wait -- echo fr''ee\\n"),
+            ("free", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn suspend_stops_the_job_and_the_shell_goes_on_with_it() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x --lease 1h -- sh -c 'echo run''ning; read line; echo got-$line'\\n",
+            ),
+            ("running", "\\x1a"),
+            ("Stopped", "$LH run x --no-wait -- true; echo code-$?\\n"),
+            ("code-75", "fg\\n"),
+            ("LH run", "hello\\n"),
+            ("got-hello", "echo code-$?\\n"),
+            ("code-0", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_suspended_job_can_go_on_in_the_background() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x --lease 1h -- sh -c 'echo run''ning; until [ -e go ]; do sleep 0.01; done; echo do''ne'\\n",
+            ),
+            ("running", "\\x1a"),
+            ("Stopped", "bg; touch go\\n"),
+            ("done", "wait; echo code-$?\\n"),
+            ("code-0", "exit 0\\n"),
+        ],
+    );
+}
