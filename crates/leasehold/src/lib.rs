@@ -35,6 +35,8 @@
 //! line      the rule that all of them follow, pure
 //! ```
 
+#![warn(clippy::unwrap_used)]
+
 mod claim;
 mod client;
 mod clock;

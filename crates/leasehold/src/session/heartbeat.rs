@@ -225,7 +225,7 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keeper::Asked;
+    use super::super::asking::Asked;
     use super::*;
     use crate::claim::Mode;
     use crate::engine::{Identity, Memory};

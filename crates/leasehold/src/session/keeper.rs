@@ -1,19 +1,19 @@
-//! The table of claims, and the way of a claim from asking to holding to giving back.
+//! What keeps the claims of one client: the table, the two tasks, giving back and closing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::answer::within;
 use super::events::Inbox;
-use super::grant::{Grant, Home, State, validity};
+use super::grant::Grant;
 use super::reaper::Reaper;
-use super::table::{Entry, Outcome, Phase, Table};
+use super::table::{Outcome, Phase, Table};
 use crate::claim::{Claim, ClaimId};
-use crate::clock::{Clock, Micros, micros};
-use crate::engine::{Ended, Engine, Event, Identity, Release, Session, Standing};
+use crate::clock::{Clock, Micros};
+use crate::engine::{Ended, Engine, Identity, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::sync::Shared;
 
@@ -24,17 +24,10 @@ pub(crate) struct Keeper {
     /// Tells the heartbeat task that something is due before it meant to wake.
     pub(super) wake: Arc<Notify>,
     pub(super) asleep_until: AtomicU64,
-    engine: &'static str,
-    session: Arc<dyn Session>,
-    reaper: Reaper,
-    closing: AtomicBool,
-}
-
-/// What came of asking.
-pub(crate) enum Asked {
-    Granted(Arc<Grant>),
-    /// A try found no room.
-    Busy,
+    pub(super) engine: &'static str,
+    pub(super) session: Arc<dyn Session>,
+    pub(super) reaper: Reaper,
+    pub(super) closing: AtomicBool,
 }
 
 impl Keeper {
@@ -71,71 +64,6 @@ impl Keeper {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    /// Asks the engine, and waits if the claim waits. Dropped at any await, it leaves at most one release behind.
-    pub(crate) async fn ask(
-        &self,
-        claim: Claim,
-        keep_alive: bool,
-        home: Weak<dyn Home>,
-    ) -> Result<Asked> {
-        let mut claim = Arc::new(claim);
-        loop {
-            // Armed before the first byte leaves.
-            let armed = self.arm(&claim, keep_alive, home.clone())?;
-            let sent = self.clock.now();
-            let call = self.session.claim(&claim);
-            let standing = match within(patience(&claim), call).await {
-                Some(Ok(standing)) => standing,
-                Some(Err(error)) => {
-                    if !error.may_have_happened() {
-                        armed.forget();
-                    }
-                    return Err(error.of(&claim.name));
-                }
-                None => return Err(self.late(&claim)),
-            };
-            let outcome = match standing {
-                Standing::Busy => {
-                    armed.forget();
-                    return Ok(Asked::Busy);
-                }
-                Standing::Gone => Outcome::Ended(Ended::Forgotten),
-                Standing::Held(held) => Outcome::Granted(held),
-                Standing::Waiting { look_again, .. } => match self.wait(&claim, sent, look_again) {
-                    Ok(outcome) => outcome,
-                    Err(wait) => wait
-                        .await
-                        .unwrap_or(Outcome::Ended(Ended::Down("no keeper".into()))),
-                },
-            };
-            match outcome {
-                Outcome::Granted(held) => {
-                    let grant = self.granted(&claim, sent, held);
-                    if let Some(grant) = grant.filter(|grant| grant.state() != State::Lost) {
-                        armed.disarm();
-                        return Ok(Asked::Granted(grant));
-                    }
-                    return Err(self.late(&claim));
-                }
-                Outcome::Ended(Ended::Down(why)) => {
-                    let error = Error::new(
-                        ErrorKind::Unavailable,
-                        Step::Wait,
-                        format!("the session ended: {why}"),
-                    );
-                    return Err(error.on(self.engine).of(&claim.name));
-                }
-                // Our place in line is gone (a pause, an eviction): join again, as somebody new.
-                Outcome::Ended(_) => {
-                    drop(armed);
-                    let mut again = (*claim).clone();
-                    again.id = ClaimId::random();
-                    claim = Arc::new(again);
-                }
-            }
-        }
     }
 
     /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
@@ -222,13 +150,11 @@ impl Keeper {
         self.closing.store(true, Ordering::Release);
         let mut table = self.table.lock();
         for entry in table.values_mut() {
-            if let Phase::Waiting(_) = entry.phase {
-                let asking = Phase::Asking { early: None };
-                if let Phase::Waiting(waiter) = std::mem::replace(&mut entry.phase, asking) {
-                    let _ = waiter.send(Outcome::Ended(Ended::Down(
-                        "the client was shut down".into(),
-                    )));
-                }
+            if let Phase::Waiting(waiter) = &mut entry.phase
+                && let Some(waiter) = waiter.take()
+            {
+                let why = "the client was shut down".to_owned();
+                let _ = waiter.send(Outcome::Ended(Ended::Down(why)));
             }
         }
     }
@@ -257,174 +183,8 @@ impl Keeper {
         self.table.lock().len() + self.reaper.progress.open()
     }
 
-    fn late(&self, claim: &Claim) -> Error {
-        Error::new(
-            ErrorKind::TimedOut,
-            Step::Claim,
-            "the answer did not come within the lease",
-        )
-        .on(self.engine)
-        .of(&claim.name)
-        .perhaps()
-    }
-
-    fn arm<'a>(
-        &'a self,
-        claim: &'a Arc<Claim>,
-        keep_alive: bool,
-        home: Weak<dyn Home>,
-    ) -> Result<Armed<'a>> {
-        let entry = Entry::new(claim.clone(), keep_alive, home);
-        let mut table = self.table.lock();
-        // Looked at under the lock: after `close` has gone through the table nothing new gets in.
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::closed(Step::Claim).of(&claim.name));
-        }
-        let _ = table.insert(claim.id, entry);
-        Ok(Armed {
-            keeper: self,
-            claim: Some(claim),
-        })
-    }
-
-    /// The engine let the claim into its line. The grant may have come before this reply.
-    fn wait(
-        &self,
-        claim: &Claim,
-        sent: Micros,
-        look_again: Duration,
-    ) -> Result<Outcome, oneshot::Receiver<Outcome>> {
-        let (tell, told) = oneshot::channel();
-        let mut table = self.table.lock();
-        let Some(entry) = table.get_mut(&claim.id) else {
-            return Ok(Outcome::Ended(Ended::Forgotten));
-        };
-        entry.heard(sent);
-        if let Phase::Asking { early } = &mut entry.phase
-            && let Some(outcome) = early.take()
-        {
-            return Ok(outcome);
-        }
-        if self.closing.load(Ordering::Acquire) {
-            return Ok(Outcome::Ended(Ended::Down(
-                "the client was shut down".into(),
-            )));
-        }
-        entry.phase = Phase::Waiting(tell);
-        entry.due = entry
-            .due
-            .min(self.clock.now().saturating_add(micros(look_again)));
-        let due = entry.due;
-        drop(table);
-        self.wake_by(due);
-        Err(told)
-    }
-
-    /// The entry holds from now on; none if it ended meanwhile.
-    fn granted(
-        &self,
-        claim: &Claim,
-        sent: Micros,
-        held: crate::engine::Held,
-    ) -> Option<Arc<Grant>> {
-        let mut table = self.table.lock();
-        let entry = table.get_mut(&claim.id)?;
-        let grant = match entry.grant() {
-            Some(grant) => grant.clone(),
-            None => {
-                entry.heard(sent);
-                entry.hold(held, false, &self.clock)
-            }
-        };
-        let wake = entry.wake();
-        drop(table);
-        self.wake_by(wake);
-        Some(grant)
-    }
-
-    /// Routes one event.
-    fn take(&self, event: Event) {
-        match event {
-            Event::Granted(id, held) => self.settle(self.table.lock(), id, Outcome::Granted(held)),
-            Event::Ended(id, why) => self.settle(self.table.lock(), id, Outcome::Ended(why)),
-            Event::Wanted(id) => {
-                let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
-                if let Some(grant) = grant {
-                    grant.set_wanted(true);
-                    grant.look();
-                }
-            }
-            Event::Unsure => {
-                let now = self.clock.now();
-                for entry in self.table.lock().values_mut() {
-                    if let Some(grant) = entry.grant() {
-                        grant.set_unsure(true);
-                    }
-                    entry.due = entry.due.min(now);
-                }
-                self.wake_by(now);
-            }
-            Event::Down(why) => self.all_lost(&why),
-        }
-    }
-
-    /// A claim was granted, or is gone: tells whoever waits for it or holds it.
-    pub(super) fn settle(&self, mut table: MutexGuard<'_, Table>, id: ClaimId, outcome: Outcome) {
-        let Some(entry) = table.get_mut(&id) else {
-            return;
-        };
-        match (&mut entry.phase, outcome) {
-            (Phase::Asking { early }, outcome) => *early = Some(outcome),
-            (Phase::Waiting(_), Outcome::Granted(held)) => {
-                let asking = Phase::Asking { early: None };
-                let Phase::Waiting(waiter) = std::mem::replace(&mut entry.phase, asking) else {
-                    return;
-                };
-                let over = validity(entry.said, entry.claim.lease) <= self.clock.now();
-                let outcome = if over {
-                    // Told after our own lease ended: by now it may be somebody else's.
-                    Outcome::Ended(Ended::Expired)
-                } else {
-                    let _ = entry.hold(held, true, &self.clock);
-                    Outcome::Granted(held)
-                };
-                // A waiter that is gone has armed the reaper.
-                let _ = waiter.send(outcome);
-                let wake = entry.wake();
-                drop(table);
-                self.wake_by(wake);
-            }
-            (Phase::Waiting(_), Outcome::Ended(why)) => {
-                let asking = Phase::Asking { early: None };
-                if let Phase::Waiting(waiter) = std::mem::replace(&mut entry.phase, asking) {
-                    let _ = waiter.send(Outcome::Ended(why));
-                }
-            }
-            (Phase::Held { grant, .. }, Outcome::Granted(held)) => grant.set_wanted(held.wanted),
-            (Phase::Held { grant, .. }, Outcome::Ended(why)) => {
-                let grant = grant.clone();
-                let _ = table.remove(&id);
-                drop(table);
-                grant.lose(why);
-                grant.look();
-                self.reaper.progress.changed.notify_waiters();
-            }
-        }
-    }
-
-    fn all_lost(&self, why: &str) {
-        let ids: Vec<_> = self.table.lock().keys().copied().collect();
-        for id in ids {
-            self.settle(
-                self.table.lock(),
-                id,
-                Outcome::Ended(Ended::Down(why.to_owned())),
-            );
-        }
-    }
-
     /// Whether the entry was still there.
-    fn take_out(&self, id: ClaimId) -> bool {
+    pub(super) fn take_out(&self, id: ClaimId) -> bool {
         let there = self.table.lock().remove(&id).is_some();
         if self.closing.load(Ordering::Acquire) {
             self.reaper.progress.changed.notify_waiters();
@@ -437,7 +197,7 @@ impl Keeper {
     }
 
     /// Wakes the heartbeat task if it would sleep past this.
-    fn wake_by(&self, when: Micros) {
+    pub(super) fn wake_by(&self, when: Micros) {
         if when < self.asleep_until.fetch_min(when, Ordering::SeqCst) {
             self.wake.notify_one();
         }
@@ -445,7 +205,7 @@ impl Keeper {
 }
 
 /// How long one call may take: an answer after the lease is worth nothing.
-fn patience(claim: &Claim) -> Duration {
+pub(super) fn patience(claim: &Claim) -> Duration {
     claim.lease.min(Duration::from_secs(60))
 }
 
@@ -453,35 +213,6 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         // The heartbeat task sees that the keeper is gone, and ends.
         self.wake.notify_one();
-    }
-}
-
-/// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
-struct Armed<'a> {
-    keeper: &'a Keeper,
-    claim: Option<&'a Arc<Claim>>,
-}
-
-impl Armed<'_> {
-    /// The claim is held by a grant now.
-    fn disarm(mut self) {
-        self.claim = None;
-    }
-
-    /// The claim is surely not in the line.
-    fn forget(mut self) {
-        if let Some(claim) = self.claim.take() {
-            let _ = self.keeper.take_out(claim.id);
-        }
-    }
-}
-
-impl Drop for Armed<'_> {
-    fn drop(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            let _ = self.keeper.take_out(claim.id);
-            self.keeper.reaper.give_back(claim.clone(), 0);
-        }
     }
 }
 

@@ -4,14 +4,17 @@
 //! ([`heartbeat`]), another gives back what was dropped ([`reaper`]); both live on the runtime that connected.
 
 mod answer;
+mod asking;
 mod events;
 mod grant;
 mod heartbeat;
 mod keeper;
 mod reaper;
+mod routing;
 mod table;
 
+pub(crate) use self::asking::Asked;
 pub use self::events::Inbox;
 pub use self::grant::State;
 pub(crate) use self::grant::{Grant, Home};
-pub(crate) use self::keeper::{Asked, Keeper};
+pub(crate) use self::keeper::Keeper;

@@ -28,7 +28,7 @@ pub(super) enum Phase {
     /// The claim is on its way. The engine's push may overtake its reply.
     Asking { early: Option<Outcome> },
     /// It waits in the engine's line.
-    Waiting(oneshot::Sender<Outcome>),
+    Waiting(Option<oneshot::Sender<Outcome>>),
     /// It holds.
     Held {
         grant: Arc<Grant>,
@@ -37,9 +37,11 @@ pub(super) enum Phase {
     },
 }
 
-/// How a wait ended.
+/// How an attempt ended.
 pub(super) enum Outcome {
     Granted(Held),
+    /// A try found no room.
+    Busy,
     Ended(Ended),
 }
 

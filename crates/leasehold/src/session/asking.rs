@@ -1,0 +1,200 @@
+//! The way of a claim from asking to holding.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::answer::within;
+use super::grant::{Grant, Home, State};
+use super::keeper::{Keeper, patience};
+use super::table::{Entry, Outcome, Phase};
+use crate::claim::{Claim, ClaimId};
+use crate::clock::{Micros, micros};
+use crate::engine::{Ended, Held, Standing};
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// What came of asking.
+pub(crate) enum Asked {
+    Granted(Arc<Grant>),
+    /// A try found no room.
+    Busy,
+}
+
+impl Keeper {
+    /// Asks the engine, and waits if the claim waits. Dropped at any await, it leaves at most one release behind.
+    pub(crate) async fn ask(
+        &self,
+        mut claim: Claim,
+        keep_alive: bool,
+        home: Weak<dyn Home>,
+    ) -> Result<Asked> {
+        loop {
+            let attempt = Arc::new(claim);
+            // Armed before the first byte leaves.
+            let armed = self.arm(&attempt, keep_alive, home.clone())?;
+            let sent = self.clock.now();
+            match self.attempt(&attempt, sent).await {
+                Ok(Outcome::Granted(held)) => {
+                    let grant = self.granted(&attempt, sent, held);
+                    let ours = grant.filter(|grant| grant.state() != State::Lost);
+                    let grant = ours.ok_or_else(|| self.late(&attempt))?;
+                    armed.disarm();
+                    return Ok(Asked::Granted(grant));
+                }
+                Ok(Outcome::Busy) => {
+                    armed.forget();
+                    return Ok(Asked::Busy);
+                }
+                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&attempt, &why)),
+                // Our place in line is gone (a pause, an eviction): join again, as somebody new.
+                Ok(Outcome::Ended(_)) => {}
+                Err(error) => {
+                    if !error.may_have_happened() {
+                        armed.forget();
+                    }
+                    return Err(error.of(&attempt.name));
+                }
+            }
+            claim = (*attempt).clone();
+            claim.id = ClaimId::random();
+        }
+    }
+
+    /// One claim, from the first byte to the end of its wait.
+    async fn attempt(&self, claim: &Claim, sent: Micros) -> Result<Outcome> {
+        let answer = within(patience(claim), self.session.claim(claim)).await;
+        Ok(match answer.ok_or_else(|| self.late(claim))?? {
+            Standing::Busy => Outcome::Busy,
+            Standing::Gone => Outcome::Ended(Ended::Forgotten),
+            Standing::Held(held) => Outcome::Granted(held),
+            Standing::Waiting { look_again, .. } => match self.wait(claim, sent, look_again) {
+                Ok(outcome) => outcome,
+                Err(told) => {
+                    let down = || Outcome::Ended(Ended::Down("the client is gone".to_owned()));
+                    told.await.unwrap_or_else(|_| down())
+                }
+            },
+        })
+    }
+
+    pub(super) fn late(&self, claim: &Claim) -> Error {
+        Error::new(
+            ErrorKind::TimedOut,
+            Step::Claim,
+            "the answer did not come within the lease",
+        )
+        .on(self.engine)
+        .of(&claim.name)
+        .perhaps()
+    }
+
+    fn down(&self, claim: &Claim, why: &str) -> Error {
+        if self.closing.load(Ordering::Acquire) {
+            return Error::closed(Step::Wait).of(&claim.name);
+        }
+        let what = format!("the session ended: {why}");
+        let error = Error::new(ErrorKind::Unavailable, Step::Wait, what);
+        error.on(self.engine).of(&claim.name)
+    }
+
+    fn arm<'a>(
+        &'a self,
+        claim: &'a Arc<Claim>,
+        keep_alive: bool,
+        home: Weak<dyn Home>,
+    ) -> Result<Armed<'a>> {
+        let entry = Entry::new(claim.clone(), keep_alive, home);
+        let mut table = self.table.lock();
+        // Looked at under the lock: after `close` has gone through the table nothing new gets in.
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::closed(Step::Claim).of(&claim.name));
+        }
+        let _ = table.insert(claim.id, entry);
+        Ok(Armed {
+            keeper: self,
+            claim: Some(claim),
+        })
+    }
+
+    /// The engine let the claim into its line. The grant may have come before this reply.
+    fn wait(
+        &self,
+        claim: &Claim,
+        sent: Micros,
+        look_again: Duration,
+    ) -> Result<Outcome, oneshot::Receiver<Outcome>> {
+        let (tell, told) = oneshot::channel();
+        let mut table = self.table.lock();
+        let Some(entry) = table.get_mut(&claim.id) else {
+            return Ok(Outcome::Ended(Ended::Forgotten));
+        };
+        entry.heard(sent);
+        if let Phase::Asking { early } = &mut entry.phase
+            && let Some(outcome) = early.take()
+        {
+            return Ok(outcome);
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return Ok(Outcome::Ended(Ended::Down(
+                "the client was shut down".into(),
+            )));
+        }
+        entry.phase = Phase::Waiting(Some(tell));
+        entry.due = entry
+            .due
+            .min(self.clock.now().saturating_add(micros(look_again)));
+        let due = entry.due;
+        drop(table);
+        self.wake_by(due);
+        Err(told)
+    }
+
+    /// The entry holds from now on; none if it ended meanwhile.
+    fn granted(&self, claim: &Claim, sent: Micros, held: Held) -> Option<Arc<Grant>> {
+        let mut table = self.table.lock();
+        let entry = table.get_mut(&claim.id)?;
+        let grant = match entry.grant() {
+            Some(grant) => grant.clone(),
+            None => {
+                entry.heard(sent);
+                entry.hold(held, false, &self.clock)
+            }
+        };
+        let wake = entry.wake();
+        drop(table);
+        self.wake_by(wake);
+        Some(grant)
+    }
+}
+
+/// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
+struct Armed<'a> {
+    keeper: &'a Keeper,
+    claim: Option<&'a Arc<Claim>>,
+}
+
+impl Armed<'_> {
+    /// The claim is held by a grant now.
+    fn disarm(mut self) {
+        self.claim = None;
+    }
+
+    /// The claim is surely not in the line.
+    fn forget(mut self) {
+        if let Some(claim) = self.claim.take() {
+            let _ = self.keeper.take_out(claim.id);
+        }
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            // In this order, so that a shutdown sees it all the way.
+            self.keeper.reaper.give_back(claim.clone(), 0);
+            let _ = self.keeper.take_out(claim.id);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Whom an event concerns.
+
+use std::sync::MutexGuard;
+
+use super::grant::validity;
+use super::keeper::Keeper;
+use super::table::{Entry, Outcome, Phase, Table};
+use crate::claim::ClaimId;
+use crate::engine::{Ended, Event};
+
+impl Keeper {
+    /// Routes one event.
+    pub(super) fn take(&self, event: Event) {
+        match event {
+            Event::Granted(id, held) => self.settle(self.table.lock(), id, Outcome::Granted(held)),
+            Event::Ended(id, why) => self.settle(self.table.lock(), id, Outcome::Ended(why)),
+            Event::Wanted(id) => {
+                let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
+                if let Some(grant) = grant {
+                    grant.set_wanted(true);
+                    grant.look();
+                }
+            }
+            Event::Unsure => {
+                let now = self.clock.now();
+                for entry in self.table.lock().values_mut() {
+                    if let Some(grant) = entry.grant() {
+                        grant.set_unsure(true);
+                    }
+                    entry.due = entry.due.min(now);
+                }
+                self.wake_by(now);
+            }
+            Event::Down(why) => self.all_lost(&why),
+        }
+    }
+
+    /// A claim was granted, or is gone: tells whoever waits for it or holds it.
+    pub(super) fn settle(&self, mut table: MutexGuard<'_, Table>, id: ClaimId, outcome: Outcome) {
+        let Some(entry) = table.get_mut(&id) else {
+            return;
+        };
+        match (&mut entry.phase, outcome) {
+            (Phase::Asking { early }, outcome) => *early = Some(outcome),
+            (Phase::Waiting(waiter), outcome) => {
+                // Whoever waits takes the entry on from here.
+                let Some(waiter) = waiter.take() else { return };
+                let over = validity(entry.said, entry.claim.lease) <= self.clock.now();
+                let outcome = match outcome {
+                    // Told after our own lease ended: by now it may be somebody else's.
+                    Outcome::Granted(_) if over => Outcome::Ended(Ended::Expired),
+                    Outcome::Granted(held) => {
+                        let _ = entry.hold(held, true, &self.clock);
+                        Outcome::Granted(held)
+                    }
+                    other => other,
+                };
+                // A waiter that is gone has armed the reaper.
+                let _ = waiter.send(outcome);
+                let wake = entry.wake();
+                drop(table);
+                self.wake_by(wake);
+            }
+            (Phase::Held { grant, .. }, Outcome::Granted(held)) => grant.set_wanted(held.wanted),
+            (Phase::Held { .. }, Outcome::Busy) => {}
+            (Phase::Held { grant, .. }, Outcome::Ended(why)) => {
+                let grant = grant.clone();
+                let _ = table.remove(&id);
+                drop(table);
+                grant.lose(why);
+                grant.look();
+                self.reaper.progress.changed.notify_waiters();
+            }
+        }
+    }
+
+    pub(super) fn all_lost(&self, why: &str) {
+        let ids: Vec<_> = self.table.lock().keys().copied().collect();
+        for id in ids {
+            self.settle(
+                self.table.lock(),
+                id,
+                Outcome::Ended(Ended::Down(why.to_owned())),
+            );
+        }
+    }
+}
