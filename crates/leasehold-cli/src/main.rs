@@ -3,6 +3,8 @@
 //! One file per command; `exit.rs` has the table of exit codes. Everything here stands on the public API of the
 //! library.
 
+#![warn(clippy::unwrap_used)]
+
 mod cli;
 mod duration;
 mod evict;
