@@ -54,9 +54,17 @@ impl Presence {
         }
     }
 
-    /// Whether somebody removed the file: to all others this session is dead. Cheap, for every claim.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether somebody removed the file: to all others this session is dead.
+    fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|found| found.st_nlink == 0)
+    }
+
+    /// Refuses to work on if the file is gone.
+    pub(super) fn check(&self) -> Result<(), Trouble> {
+        match self.is_gone() {
+            true => Err(Trouble::io("find", &self.path, Errno::NOENT)),
+            false => Ok(()),
+        }
     }
 
     /// Like [`is_gone`](Self::is_gone), and also notices a directory that was moved away.

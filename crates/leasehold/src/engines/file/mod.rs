@@ -22,7 +22,7 @@ use async_trait::async_trait;
 
 use self::dir::Dir;
 use self::error::Trouble;
-use self::lines::{Lines, Slot, Tried};
+use self::lines::{Lines, Place, Slot, Tried};
 use self::push::Post;
 use self::session::FileSession;
 use self::world::{Done, World};
@@ -32,7 +32,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::line::{Change, Place, What};
+use crate::line::{Change, What};
 use crate::name::Name;
 
 /// Lines in a directory of this machine.
@@ -81,13 +81,13 @@ impl File {
 
     /// Takes a lock away, if its file is free to be worked on.
     fn try_evict(&self, name: &Name, fence: Option<Fence>) -> Result<Tried<Taken>, Trouble> {
-        let (mut slot, place) = (Slot::default(), (&self.world.dir, name, false));
-        Lines::default().with(&mut slot, place, |mut locked| {
+        let place = Place::existing(&self.world.dir, name);
+        Lines::default().with(&mut Slot::default(), &place, |mut locked| {
             self.world.work(&mut locked, None, |line, at| {
                 let mut changes = line.sweep(at);
                 let held: Vec<_> = line.holders().cloned().collect();
                 changes.extend(line.evict(fence, at));
-                let evicted = |place: &&Place| {
+                let evicted = |place: &&crate::line::Place| {
                     let is_it =
                         |change: &Change| change.claim == place.id && change.what == What::Evicted;
                     changes.iter().any(is_it)

@@ -54,10 +54,6 @@ impl Post {
     }
 
     /// Sends an event, never waiting. A session that is gone needs none.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the engine's own delivery, bounded in time"
-    )]
     pub(super) fn send(&self, dir: &Dir, to: SessionId, event: &Event) {
         let Some(message) = encode(event) else {
             return;
@@ -155,9 +151,9 @@ fn encode(event: &Event) -> Option<Vec<u8>> {
             message.push(held.wanted.into());
         }
         Event::Ended(_, Ended::Evicted { by, why }) => {
-            message.extend(cut(by).as_bytes());
+            message.extend(cut(&by.replace('\0', " "), TEXT).as_bytes());
             message.push(0);
-            message.extend(cut(why).as_bytes());
+            message.extend(cut(why, TEXT).as_bytes());
         }
         _ => {}
     }
@@ -196,9 +192,11 @@ fn held(bytes: &[u8]) -> Option<Held> {
     })
 }
 
-fn cut(text: &str) -> &str {
-    let text = text.split('\0').next().unwrap_or("");
-    &text[..text.floor_char_boundary(TEXT)]
+/// The beginning of a text, whole characters only.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| *end <= most).last();
+    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

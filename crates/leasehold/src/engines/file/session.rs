@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::life::Life;
-use super::lines::{Lines, Slot, Tried};
+use super::lines::{Lines, Place, Slot, Tried};
 use super::world::{World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
@@ -98,30 +98,32 @@ impl FileSession {
         Ok(())
     }
 
-    /// Does one piece of work on a line; none if there is no such line and it is not to be made.
+    /// Does one piece of work on a line; none if there is no such line. Only a claim makes one.
     ///
     /// The work happens within one poll, so a future that was dropped does nothing later.
     async fn on<T>(
         &self,
-        (step, name, make): (Step, &Name, bool),
+        step: Step,
+        name: &Name,
         mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
     ) -> Result<Option<T>> {
-        let give_up = self.world.clock.now().saturating_add(PATIENCE);
+        let mut give_up = None;
         let mut revived = false;
         loop {
             let life = self.life(step)?;
-            match self.attempt(&life, name, make, &mut work) {
+            match self.attempt(&life, step, name, &mut work) {
                 Ok(Tried::Done(answer)) => return Ok(Some(answer)),
                 Ok(Tried::Absent) => return Ok(None),
                 Ok(Tried::Busy) => {}
-                Err(trouble) if make && !revived && trouble.is_missing() => {
+                Err(trouble) if step == Step::Claim && !revived && trouble.is_missing() => {
                     revived = true;
                     self.revive(step)?;
                     continue;
                 }
                 Err(trouble) => return Err(trouble.at(step)),
             }
-            if self.world.clock.now() >= give_up {
+            let now = self.world.clock.now();
+            if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
                 return Err(self.busy(step, name));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -131,30 +133,36 @@ impl FileSession {
     fn attempt<T>(
         &self,
         life: &Life,
+        step: Step,
         name: &Name,
-        make: bool,
         work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
     ) -> std::result::Result<Tried<T>, super::error::Trouble> {
         let me = life.presence.id;
         let slot = self.lines.slot(name);
         let mut slot = slot.lock();
-        let tried = self
-            .lines
-            .with(&mut slot, (&self.world.dir, name, make), |mut locked| {
-                self.world
-                    .work(&mut locked, Some(me), |line, at| work(line, at, me))
-            })?;
-        let now = self.world.clock.now();
+        let place = Place {
+            dir: &self.world.dir,
+            name,
+            make: step == Step::Claim,
+            // A release has nothing to lose in a file that somebody removed.
+            notice: step != Step::Release,
+            // A file that had to be opened anew may be in a directory that was made anew.
+            opened: &|| life.presence.check(),
+        };
+        let tried = self.lines.with(&mut slot, &place, |mut locked| {
+            let work = |line: &mut Line, at: Moment| work(line, at, me);
+            self.world.work(&mut locked, Some(me), work)
+        })?;
         let done = match tried {
+            Tried::Done(done) => done,
             Tried::Busy => return Ok(Tried::Busy),
             Tried::Absent => {
-                slot.absent(now);
+                slot.absent(self.world.clock.now());
                 self.leave_untidy();
                 return Ok(Tried::Absent);
             }
-            Tried::Done(done) => done,
         };
-        slot.note(&done.line, me, now);
+        slot.note(&done.line, me, done.now);
         if slot.idle.is_some() {
             self.leave_untidy();
         }
@@ -182,7 +190,7 @@ impl FileSession {
             let sweep = |line: &mut Line, at: Moment, _| {
                 ((), line.sweep_dead(at, |session| session == dead))
             };
-            if let Err(error) = self.on((Step::Wait, &name, false), sweep).await {
+            if let Err(error) = self.on(Step::Wait, &name, sweep).await {
                 tracing::debug!(%error, "a dead session's claims are left to their lease");
             }
         }
@@ -218,17 +226,16 @@ impl FileSession {
 
     /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
     fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
-        let removed = self
-            .lines
-            .with(slot, (&self.world.dir, name, false), |mut locked| {
-                let line = locked.line()?;
-                let removable = line.is_idle() && line.last_fence() < at.floor;
-                match removable {
-                    true => locked.remove().map(|()| true),
-                    // Somebody else uses it now, and will tidy up.
-                    false => Ok(!line.is_idle()),
-                }
-            });
+        let place = Place::existing(&self.world.dir, name);
+        let removed = self.lines.with(slot, &place, |mut locked| {
+            let line = locked.line()?;
+            let removable = line.is_idle() && line.last_fence() < at.floor;
+            match removable {
+                true => locked.remove().map(|()| true),
+                // Somebody else uses it now, and will tidy up.
+                false => Ok(!line.is_idle()),
+            }
+        });
         match removed {
             Ok(Tried::Done(done)) => done,
             Ok(Tried::Absent) => true,
@@ -259,7 +266,7 @@ impl FileSession {
     }
 
     async fn beat(&self, claim: &Claim) -> Result<Standing> {
-        let standing = self.on((Step::Heartbeat, &claim.name, false), |line, at, me| {
+        let standing = self.on(Step::Heartbeat, &claim.name, |line, at, me| {
             let (mut standing, mut changes) = line.heartbeat(claim.id, at);
             if matches!(standing, Standing::Waiting { .. })
                 && let Some(more) = self.world.clear_way(line, at, ahead_of(line, claim.id, me))
@@ -276,10 +283,7 @@ impl FileSession {
 #[async_trait]
 impl Session for FileSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        if self.life(Step::Claim)?.presence.is_gone() {
-            self.revive(Step::Claim)?;
-        }
-        let answer = self.on((Step::Claim, &claim.name, true), |line, at, me| {
+        let answer = self.on(Step::Claim, &claim.name, |line, at, me| {
             let ask = claim.ask(me);
             let (answer, mut changes) = line.claim(&ask, at);
             let in_the_way = match answer {
@@ -323,7 +327,7 @@ impl Session for FileSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let released = self.on((Step::Release, &claim.name, false), |line, at, _| {
+        let released = self.on(Step::Release, &claim.name, |line, at, _| {
             line.release(claim.id, used, at)
         });
         Ok(released.await?.unwrap_or(Release::Gone))
@@ -338,7 +342,7 @@ impl Session for FileSession {
         for name in self.lines.names(|slot| slot.mine) {
             let leave =
                 |line: &mut Line, at: Moment, _| ((), line.sweep_dead(at, |session| session == me));
-            if let Err(error) = self.on((Step::Close, &name, false), leave).await {
+            if let Err(error) = self.on(Step::Close, &name, leave).await {
                 failed = Some(error);
             }
         }

@@ -53,7 +53,7 @@ impl Store {
         } else {
             OFlags::empty()
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | make;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOATIME | make;
         let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) if make.is_empty() => return Ok(None),
@@ -70,11 +70,12 @@ impl Store {
         }))
     }
 
-    /// Locks the file against everybody else, without sleeping.
-    pub(super) fn lock(&mut self) -> Result<Lock<'_>, Trouble> {
+    /// Locks the file against everybody else, without sleeping. A file that others removed by hand is noticed if
+    /// that is asked for; one that was removed by [`Locked::remove`] always.
+    pub(super) fn lock(&mut self, notice: bool) -> Result<Lock<'_>, Trouble> {
         for _ in 0..TRIES {
             match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return self.locked(),
+                Ok(()) => return self.locked(notice),
                 Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::yield_now(),
                 Err(errno) => return Err(Trouble::io("lock", &self.path, errno)),
             }
@@ -82,16 +83,18 @@ impl Store {
         Ok(Lock::Busy)
     }
 
-    fn locked(&mut self) -> Result<Lock<'_>, Trouble> {
+    fn locked(&mut self, notice: bool) -> Result<Lock<'_>, Trouble> {
         let locked = Locked(self);
         let store = &mut *locked.0;
-        let found = rustix::fs::fstat(&store.file);
-        let found = found.map_err(|errno| Trouble::io("look at", &store.path, errno))?;
-        if found.st_nlink == 0 {
-            return Ok(Lock::Removed);
+        read(&store.file, &store.path, &mut store.bytes)?;
+        // A removed file is empty, and so is a new one.
+        if notice || store.bytes.is_empty() {
+            let found = rustix::fs::fstat(&store.file);
+            let found = found.map_err(|errno| Trouble::io("look at", &store.path, errno))?;
+            if found.st_nlink == 0 {
+                return Ok(Lock::Removed);
+            }
         }
-        let size = usize::try_from(found.st_size).unwrap_or(0);
-        read(&store.file, &store.path, size, &mut store.bytes)?;
         Ok(Lock::Got(locked))
     }
 }
@@ -116,7 +119,7 @@ impl Locked<'_> {
     /// Makes this the line's state; the one before it stands until the last byte is written.
     pub(super) fn write(&mut self, line: &Line) -> Result<(), Trouble> {
         let store = &mut *self.0;
-        let sequence = store.spot.map_or(1, |spot| spot.sequence + 1);
+        let sequence = store.spot.map_or(1, |spot| spot.sequence.saturating_add(1));
         record::encode(&mut store.next, sequence, &store.boot, &store.name, line);
         if let Some(spot) = store.spot
             && record::same(&store.next, &store.bytes[spot.at..spot.at + spot.len])
@@ -142,9 +145,10 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Removes the file: whoever has it open finds out once it gets the lock.
+    /// Removes the file: whoever has it open finds it empty once it gets the lock, and looks.
     pub(super) fn remove(self) -> Result<(), Trouble> {
         let removed = rustix::fs::unlink(&self.0.path);
+        let removed = removed.and_then(|()| rustix::fs::ftruncate(&self.0.file, 0));
         removed.map_err(|errno| Trouble::io("remove", &self.0.path, errno))
     }
 }
@@ -155,20 +159,24 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Reads a whole file into a buffer that is kept.
-fn read(file: impl AsFd, path: &Path, size: usize, into: &mut Vec<u8>) -> Result<(), Trouble> {
-    into.resize(size, 0);
+/// Reads a whole file into a buffer that is kept. One call for a small one.
+fn read(file: impl AsFd, path: &Path, into: &mut Vec<u8>) -> Result<(), Trouble> {
+    into.resize(PAGE, 0);
     let mut done = 0;
-    while done < size {
+    loop {
         match rustix::io::pread(&file, &mut into[done..], done as u64) {
-            Ok(0) => break,
-            Ok(read) => done += read,
+            Ok(read) if done + read < into.len() => {
+                into.truncate(done + read);
+                return Ok(());
+            }
+            Ok(read) => {
+                done += read;
+                into.resize(done * 2, 0);
+            }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Trouble::io("read", path, errno)),
         }
     }
-    into.truncate(done);
-    Ok(())
 }
 
 /// The name and the line in a file, for somebody who only looks. None if it is empty or was removed meanwhile.
@@ -185,10 +193,8 @@ pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, T
             Err(_) => std::thread::yield_now(),
         }
     }
-    let found = rustix::fs::fstat(&file).map_err(|errno| Trouble::io("look at", path, errno))?;
     let mut bytes = Vec::new();
-    let size = usize::try_from(found.st_size).unwrap_or(0);
-    read(&file, path, size, &mut bytes)?;
+    read(&file, path, &mut bytes)?;
     let record = record::current(&bytes).map_err(|fault| fault.of(path.to_owned()))?;
     let Some(record) = record else {
         return Ok(None);

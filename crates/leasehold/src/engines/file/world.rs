@@ -8,6 +8,7 @@ use super::error::Trouble;
 use super::push::Post;
 use super::store::Locked;
 use crate::claim::{ClaimId, SessionId};
+use crate::clock::Micros;
 use crate::engine::{Clock, Ended};
 use crate::line::{Change, Line, Moment, What};
 
@@ -24,8 +25,9 @@ pub(super) struct Done<T> {
     pub(super) answer: T,
     /// To be told once the file is unlocked.
     pub(super) changes: Vec<Change>,
-    /// The line as it is now.
+    /// The line as it is now, and when that is.
     pub(super) line: Line,
+    pub(super) now: Micros,
 }
 
 impl World {
@@ -52,6 +54,7 @@ impl World {
             answer,
             changes,
             line,
+            now: at.now,
         })
     }
 
@@ -63,6 +66,11 @@ impl World {
         me: Option<SessionId>,
         changes: &mut Vec<Change>,
     ) {
+        let to_others =
+            |change: &Change| matches!(change.what, What::Granted(_)) && Some(change.session) != me;
+        if !changes.iter().any(to_others) {
+            return;
+        }
         let mut alive: HashSet<SessionId> = me.into_iter().collect();
         loop {
             let granted = changes
