@@ -7,11 +7,9 @@ use leasehold::Client;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::Settings;
-use crate::measure::{Outcome, Spread, Watch, duel};
+use crate::measure::{Outcome, Slice, Spread, duel};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
-
-const ROUNDS: u32 = 2_000;
 
 /// One locker, nobody else.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
@@ -29,20 +27,20 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
 
 async fn lock_alone(client: Client) -> leasehold::Result<f64> {
     let mutex = client.mutex("alone");
-    let watch = Watch::start();
-    for _ in 0..ROUNDS {
+    let mut slice = Slice::start();
+    while slice.another() {
         let _ = mutex.lock().await?.release().await?;
     }
-    Ok(micros_each(watch))
+    Ok(slice.nanos_each() / 1e3)
 }
 
 fn flock_alone(bare: &File) -> Outcome<f64> {
-    let watch = Watch::start();
-    for _ in 0..ROUNDS {
+    let mut slice = Slice::start();
+    while slice.another() {
         flock(bare, FlockOperation::LockExclusive)?;
         flock(bare, FlockOperation::Unlock)?;
     }
-    Ok(micros_each(watch))
+    Ok(slice.nanos_each() / 1e3)
 }
 
 /// The same process again while its grant lingers.
@@ -62,13 +60,9 @@ pub(crate) fn linger(settings: &Settings) -> Outcome<()> {
 async fn lock_lingering(client: Client) -> leasehold::Result<f64> {
     let mutex = client.mutex("again").linger(Duration::from_secs(60));
     let _ = mutex.lock().await?.release().await?;
-    let watch = Watch::start();
-    for _ in 0..ROUNDS {
+    let mut slice = Slice::start();
+    while slice.another() {
         let _ = mutex.lock().await?.release().await?;
     }
-    Ok(micros_each(watch))
-}
-
-fn micros_each(watch: Watch) -> f64 {
-    watch.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS)
+    Ok(slice.nanos_each() / 1e3)
 }

@@ -24,6 +24,35 @@ impl Watch {
     }
 }
 
+/// How long one side of an uncontended pair is measured. The same for both: on a busy machine a short slice is never
+/// interrupted and a long one always is, and the ratio would show that.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Counts rounds until a slice of time is over.
+pub(crate) struct Slice {
+    watch: Watch,
+    rounds: u64,
+}
+
+impl Slice {
+    pub(crate) fn start() -> Self {
+        let watch = Watch::start();
+        Self { watch, rounds: 0 }
+    }
+
+    /// Whether there is time for another round. Looks at the clock every hundredth time.
+    pub(crate) fn another(&mut self) -> bool {
+        let over = self.rounds.is_multiple_of(100) && self.watch.elapsed() >= SLICE;
+        self.rounds += u64::from(!over);
+        !over
+    }
+
+    /// The time of one round, in nanoseconds.
+    pub(crate) fn nanos_each(&self) -> f64 {
+        self.watch.elapsed().as_nanos() as f64 / self.rounds as f64
+    }
+}
+
 /// The middle of some repeats, and how far they lie apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {

@@ -8,10 +8,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::Settings;
-use crate::measure::{Outcome, Watch, duel};
+use crate::measure::{Outcome, Slice, Watch, duel};
 use crate::table::{Goal, Row};
 
-const UNCONTENDED: u32 = 20_000;
 const TASKS: u64 = 30;
 const EACH: u64 = 1_000;
 
@@ -33,32 +32,28 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
 
 async fn tokio_alone() -> f64 {
     let mutex = tokio::sync::Mutex::new(());
-    let watch = Watch::start();
-    for _ in 0..UNCONTENDED {
+    let mut slice = Slice::start();
+    while slice.another() {
         drop(mutex.lock().await);
     }
-    nanos_each(watch)
+    slice.nanos_each()
 }
 
 async fn reused(client: Client) -> leasehold::Result<f64> {
     let mutex = client.mutex("alone");
-    let watch = Watch::start();
-    for _ in 0..UNCONTENDED {
+    let mut slice = Slice::start();
+    while slice.another() {
         let _ = mutex.lock().await?.release().await?;
     }
-    Ok(nanos_each(watch))
+    Ok(slice.nanos_each())
 }
 
 async fn anew(client: Client) -> leasehold::Result<f64> {
-    let watch = Watch::start();
-    for _ in 0..UNCONTENDED {
+    let mut slice = Slice::start();
+    while slice.another() {
         let _ = client.mutex("alone").lock().await?.release().await?;
     }
-    Ok(nanos_each(watch))
-}
-
-fn nanos_each(watch: Watch) -> f64 {
-    watch.elapsed().as_nanos() as f64 / f64::from(UNCONTENDED)
+    Ok(slice.nanos_each())
 }
 
 /// Whether the holder lets others run before it releases: on one thread nobody waits otherwise.

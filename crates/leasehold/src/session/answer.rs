@@ -39,6 +39,8 @@ mod tests {
         };
         let (told, _) = tokio::join!(within(patience, told), soon);
         assert_eq!(told, Some(Ok(7)));
-        assert_eq!(within(patience, std::future::pending::<()>()).await, None);
+        let never = within(patience, std::future::pending::<()>());
+        let answer = tokio::time::timeout(patience * 2, never).await;
+        assert_eq!(answer, Ok(None));
     }
 }
