@@ -241,6 +241,37 @@ async fn a_grant_may_overtake_its_reply() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_answer_does_not_end_a_new_grant() {
+    let w = World::new().await;
+    let held = w.b.mutex("x").lock().await.unwrap();
+    // A heartbeat of the waiting claim is answered "waiting"; before that answer arrives the grant is pushed.
+    w.plan.set(Op::Heartbeat, Fault::DelayReply(LEASE / 4));
+    let wait = w.a.mutex("x");
+    let (granted, released) = tokio::join!(wait.lock(), async {
+        tokio::time::sleep(LEASE / 3 + LEASE / 8).await;
+        assert_eq!(w.plan.calls(Op::Heartbeat), 1, "the answer is on its way");
+        held.release().await
+    });
+    assert_eq!(released.unwrap(), Released::Released);
+    let guard = granted.unwrap();
+    tokio::time::sleep(LEASE * 3).await;
+    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_nobody_told_is_told_by_the_next_heartbeat() {
+    let w = World::new().await;
+    w.plan.set(Op::Event, Fault::Hang);
+    let guard = w.a.mutex("x").lock().await.unwrap();
+    let start = w.clock.now();
+    assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+    let why = guard.lost().await;
+    assert_eq!(why.kind(), ErrorKind::Lost);
+    assert!(w.since(start) <= LEASE / 2, "{:?}", w.since(start));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_ends_loses_everything() {
     let w = World::new().await;
     let guard = w.a.mutex("x").lock().await.unwrap();

@@ -100,8 +100,14 @@ impl Grant {
         self.wanted.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_wanted(&self, wanted: bool) {
-        self.wanted.store(wanted, Ordering::Release);
+    /// Whether somebody else waits; says what it was before.
+    pub(crate) fn set_wanted(&self, wanted: bool) -> bool {
+        self.wanted.swap(wanted, Ordering::AcqRel)
+    }
+
+    /// Whether the engine speaks of this grant and not of a later one of the same claim.
+    pub(crate) fn is(&self, held: &Held) -> bool {
+        self.first == held.fence
     }
 
     pub(crate) fn set_unsure(&self, unsure: bool) {

@@ -159,34 +159,35 @@ impl Keeper {
         let Some(entry) = table.get_mut(&claim.id) else {
             return;
         };
-        match standing {
-            Standing::Held(held) => {
+        let grant = entry.grant().cloned();
+        match (standing, grant) {
+            (Standing::Held(held), Some(grant)) if grant.is(&held) => {
                 entry.heard(sent);
-                if let Some(grant) = entry.grant().cloned() {
-                    let news = held.wanted && !grant.is_wanted();
-                    grant.set_wanted(held.wanted);
-                    drop(table);
-                    if news {
-                        grant.look();
-                    }
+                drop(table);
+                let before = grant.set_wanted(held.wanted);
+                if held.wanted && !before {
+                    grant.look();
+                }
+            }
+            // The push was lost; this repairs it.
+            (Standing::Held(held), None) => {
+                entry.heard(sent);
+                self.settle(table, claim.id, Outcome::Granted(held));
+            }
+            (Standing::Waiting { look_again, .. }, None) => {
+                entry.heard(sent);
+                let look = self.clock.now().saturating_add(micros(look_again));
+                entry.due = entry.due.min(look);
+            }
+            // The grant was pushed while this answer was on its way.
+            (Standing::Waiting { .. }, Some(grant)) if grant.since >= sent => entry.heard(sent),
+            // Gone, or held under another fence: what we had ended.
+            _ => {
+                let late = validity(entry.said, claim.lease) <= self.clock.now();
+                let why = if late {
+                    Ended::Expired
                 } else {
-                    // The push was lost; this repairs it.
-                    self.settle(table, claim.id, Outcome::Granted(held));
-                }
-            }
-            Standing::Waiting { look_again, .. } => {
-                if entry.grant().is_some() {
-                    return self.settle(table, claim.id, Outcome::Ended(Ended::Forgotten));
-                }
-                entry.heard(sent);
-                entry.due = entry
-                    .due
-                    .min(self.clock.now().saturating_add(micros(look_again)));
-            }
-            Standing::Gone | Standing::Busy => {
-                let why = match validity(entry.said, claim.lease) <= self.clock.now() {
-                    true => Ended::Expired,
-                    false => Ended::Forgotten,
+                    Ended::Forgotten
                 };
                 self.settle(table, claim.id, Outcome::Ended(why));
             }

@@ -113,7 +113,7 @@ impl Keeper {
         claim.mode = mode;
         let sent = self.clock.now();
         match within(patience(&claim), self.session.claim(&claim)).await {
-            Some(Ok(Standing::Held(_))) => {
+            Some(Ok(Standing::Held(held))) if grant.is(&held) => {
                 if let Some(entry) = self.table.lock().get_mut(&claim.id) {
                     entry.heard(sent);
                 }

@@ -17,7 +17,7 @@ impl Keeper {
             Event::Wanted(id) => {
                 let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
                 if let Some(grant) = grant {
-                    grant.set_wanted(true);
+                    let _ = grant.set_wanted(true);
                     grant.look();
                 }
             }
@@ -61,7 +61,9 @@ impl Keeper {
                 drop(table);
                 self.wake_by(wake);
             }
-            (Phase::Held { grant, .. }, Outcome::Granted(held)) => grant.set_wanted(held.wanted),
+            (Phase::Held { grant, .. }, Outcome::Granted(held)) => {
+                let _ = grant.set_wanted(held.wanted);
+            }
             (Phase::Held { .. }, Outcome::Busy) => {}
             (Phase::Held { grant, .. }, Outcome::Ended(why)) => {
                 let grant = grant.clone();

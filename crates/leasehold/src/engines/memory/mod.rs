@@ -1,6 +1,6 @@
 #![doc = include_str!("docs.md")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
@@ -36,6 +36,8 @@ struct World {
 #[derive(Debug, Default)]
 struct State {
     lines: HashMap<Name, Line>,
+    /// Names that became idle before the clock had passed their last fence, in that order.
+    idle: VecDeque<Name>,
     sessions: ById<SessionId, (Identity, Inbox)>,
 }
 
@@ -100,6 +102,23 @@ impl World {
 }
 
 impl State {
+    /// Forgets a line that nobody is in: now, or with a later one once the clock has passed its last fence.
+    fn tidy(&mut self, name: &Name, at: Moment) {
+        match self.lines.get(name) {
+            Some(line) if forgettable(line, at) => drop(self.lines.remove(name)),
+            Some(line) if line.is_idle() => self.idle.push_back(name.clone()),
+            _ => {}
+        }
+        while let Some(first) = self.idle.front() {
+            match self.lines.get(first) {
+                Some(line) if forgettable(line, at) => drop(self.lines.remove(first)),
+                Some(line) if line.is_idle() => return,
+                _ => {}
+            }
+            drop(self.idle.pop_front());
+        }
+    }
+
     fn address(&self, changes: Vec<Change>, evicted: Option<&Ended>) -> Vec<(Inbox, Event)> {
         let addressed = changes.into_iter().filter_map(|change| {
             let (_, inbox) = self.sessions.get(&change.session)?;
@@ -183,6 +202,7 @@ impl Engine for Memory {
                 return Ok(0);
             };
             let changes = line.evict(fence, at);
+            state.tidy(name, at);
             let ended = Ended::Evicted {
                 by: by.to_string(),
                 why: why.to_owned(),
@@ -220,6 +240,9 @@ impl Session for MemorySession {
             }
             let line = state.lines.entry(claim.name.clone()).or_default();
             let (answer, changes) = line.claim(&claim.ask(self.id), at);
+            if answer.is_err() {
+                state.tidy(&claim.name, at);
+            }
             (answer, state.address(changes, None))
         };
         self.world.tell(told);
@@ -238,6 +261,9 @@ impl Session for MemorySession {
                     continue;
                 };
                 let (standing, changes) = line.heartbeat(claim.id, at);
+                if standing == Standing::Gone {
+                    state.tidy(&claim.name, at);
+                }
                 standings.push(standing);
                 told.extend(state.address(changes, None));
             }
@@ -254,9 +280,7 @@ impl Session for MemorySession {
                 return Ok(Release::Gone);
             };
             let (release, changes) = line.release(claim.id, used, at);
-            if forgettable(line, at) {
-                drop(state.lines.remove(&claim.name));
-            }
+            state.tidy(&claim.name, at);
             (release, state.address(changes, None))
         };
         self.world.tell(told);
@@ -277,5 +301,31 @@ impl Session for MemorySession {
         };
         self.world.tell(told);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn idle_names_are_forgotten_however_quick() {
+        let engine = Memory::new(Clock::boot());
+        let session = engine
+            .open(&Identity::of_this_process(), Inbox::new(|_| {}))
+            .await
+            .unwrap();
+        let lease = std::time::Duration::from_secs(10);
+        for number in 0..10_000 {
+            let name = Name::new(format!("once:{number}")).unwrap();
+            let claim = Claim::new(name, Mode::Mutex, lease);
+            assert!(matches!(
+                session.claim(&claim).await.unwrap(),
+                Standing::Held(_)
+            ));
+            assert_eq!(session.release(&claim, 1).await.unwrap(), Release::Released);
+        }
+        let lines = engine.world.state.lock().lines.len();
+        assert!(lines < 100, "{lines} idle names are remembered");
     }
 }
