@@ -1,5 +1,6 @@
 //! The `file` engine through the public API: two clients on one directory.
 #![cfg(feature = "file")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +90,8 @@ async fn excludes_and_hands_over_at_once_with_growing_fences() {
         "case matters"
     );
     let first = held.fence();
-    let waits = tokio::spawn(async move { b.mutex("x").lock().await.unwrap().fence() });
+    let mut tasks = tokio::task::JoinSet::new();
+    let _ = tasks.spawn(async move { b.mutex("x").lock().await.unwrap().fence() });
     let query = Query::name(Name::new("x").unwrap());
     loop {
         let lines = a.inspect(&query).await.unwrap();
@@ -104,10 +106,10 @@ async fn excludes_and_hands_over_at_once_with_growing_fences() {
         tokio::task::yield_now().await;
     }
     release(held).await;
-    let second = tokio::time::timeout(Duration::from_secs(10), waits)
+    let second = tokio::time::timeout(Duration::from_secs(10), tasks.join_next())
         .await
         .expect("pushed, not polled");
-    assert!(second.unwrap() > first);
+    assert!(second.unwrap().unwrap() > first);
 }
 
 #[tokio::test]
@@ -135,8 +137,8 @@ async fn leaves_no_file_behind() {
         release(a.mutex(name).lock().await.unwrap()).await;
     }
     let _ = a.shutdown(Duration::from_secs(5)).await.unwrap();
-    assert_eq!(files(&dir.path().join("lines")), [PathBuf::new(); 0]);
-    assert_eq!(files(&dir.path().join("sessions")), [PathBuf::new(); 0]);
+    assert_eq!(files(&dir.path().join("lines")), Vec::<PathBuf>::new());
+    assert_eq!(files(&dir.path().join("sessions")), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
@@ -529,4 +531,35 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.unwrap().block_on(agree(steps));
     }
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_is_cleared_away() {
+    let dir = temp();
+    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let (dead, _) = session(&engine).await;
+    let _ = dead.claim(&claim("x")).await.unwrap();
+    drop(dead);
+    // A killed process also leaves these.
+    let sessions = dir.path().join("sessions");
+    fs::write(sessions.join("0123456789abcdef0123456789abcdef"), "").unwrap();
+    fs::write(sessions.join("0123456789abcdef0123456789abcdef.sock"), "").unwrap();
+    assert_eq!(files(&dir.path().join("lines")).len(), 1);
+    let (a, _) = session(&engine).await;
+    assert_eq!(files(&dir.path().join("lines")).len(), 0);
+    assert_eq!(files(&sessions).len(), 2, "a file and a socket");
+    drop(a);
+    assert_eq!(files(&sessions).len(), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_was_never_closed_leaves_no_idle_file() {
+    let dir = temp();
+    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let ((a, _), claim) = (session(&engine).await, claim("x"));
+    let _ = a.claim(&claim).await.unwrap();
+    let _ = a.release(&claim, 1).await.unwrap();
+    assert_eq!(files(&dir.path().join("lines")).len(), 1);
+    drop(a);
+    assert_eq!(files(&dir.path().join("lines")).len(), 0);
 }

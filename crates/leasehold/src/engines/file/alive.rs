@@ -117,24 +117,6 @@ pub(super) fn is_dead(dir: &Dir, id: SessionId) -> bool {
     true
 }
 
-/// Removes what dead sessions left behind, as far as a quick look goes.
-pub(super) fn clear_dead(dir: &Dir) {
-    const AT_MOST: usize = 32;
-    let Ok(entries) = std::fs::read_dir(&dir.sessions) else {
-        return;
-    };
-    for entry in entries.take(AT_MOST).flatten() {
-        let name = entry.file_name();
-        let digits = name.to_str().map(|name| name.trim_end_matches(".sock"));
-        let id = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
-        if let Some(id) = id.map(SessionId::from_u128)
-            && is_dead(dir, id)
-        {
-            clear(&dir.session(id), &dir.socket(id));
-        }
-    }
-}
-
 /// Who a session is, for people.
 pub(super) fn identity(dir: &Dir, id: SessionId) -> Option<Identity> {
     let text = std::fs::read_to_string(dir.session(id)).ok()?;

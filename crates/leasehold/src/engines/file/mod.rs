@@ -3,6 +3,7 @@
 mod alive;
 mod dir;
 mod error;
+mod leftovers;
 mod life;
 mod lines;
 mod name;
@@ -126,7 +127,7 @@ impl Engine for File {
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
         let dir = &self.world.dir;
         dir.prepare().map_err(|trouble| trouble.at(Step::Open))?;
-        alive::clear_dead(dir);
+        leftovers::clear(&self.world);
         let session = FileSession::open(self.world.clone(), who.clone(), inbox)?;
         Ok(session)
     }

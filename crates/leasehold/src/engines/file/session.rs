@@ -353,6 +353,13 @@ impl Session for FileSession {
     }
 }
 
+impl Drop for FileSession {
+    fn drop(&mut self) {
+        // A program that ends without closing still leaves no idle file. Its claims end with its presence.
+        self.tidy(Duration::ZERO);
+    }
+}
+
 impl fmt::Debug for FileSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileSession({})", self.world.dir.root.display())
