@@ -243,6 +243,38 @@ async fn a_claim_right_after_the_directory_was_removed_excludes() {
 }
 
 #[tokio::test]
+async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
+    let dir = temp();
+    let engine = File::at(dir.path().join("d"), Clock::boot()).unwrap();
+    let ((a, told), (b, _)) = (session(&engine).await, session(&engine).await);
+    for gone in ["d", "d/sessions"] {
+        let (held, other) = (Arc::new(claim("x")), claim("x"));
+        assert!(matches!(a.claim(&held).await.unwrap(), Standing::Held(_)));
+        fs::remove_dir_all(dir.path().join(gone)).unwrap();
+        assert_eq!(
+            a.heartbeat(&[held]).await.unwrap(),
+            [Standing::Gone],
+            "{gone}"
+        );
+        let down = told.lock().unwrap().pop();
+        assert!(matches!(down, Some(Event::Down(_))), "{down:?}");
+        assert_eq!(b.heartbeat(&[]).await.unwrap(), []);
+        assert!(matches!(a.claim(&other).await.unwrap(), Standing::Held(_)));
+        assert_eq!(b.claim(&claim("x").tries()).await.unwrap(), Standing::Busy);
+        assert_eq!(a.release(&other, 1).await.unwrap(), Release::Released);
+    }
+    // Without the lines only the claims are gone.
+    let held = Arc::new(claim("x"));
+    let _ = a.claim(&held).await.unwrap();
+    fs::remove_dir_all(dir.path().join("d/lines")).unwrap();
+    assert_eq!(a.heartbeat(&[held]).await.unwrap(), [Standing::Gone]);
+    assert!(matches!(
+        a.claim(&claim("x")).await.unwrap(),
+        Standing::Held(_)
+    ));
+}
+
+#[tokio::test]
 async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
     let dir = temp();
     let engine = File::at(dir.path(), Clock::boot()).unwrap();
@@ -293,6 +325,9 @@ async fn a_grant_skips_those_who_died_in_line() {
     let _ = last.claim(&waits).await.unwrap();
     drop(dead);
     assert_eq!(holder.release(&held, 1).await.unwrap(), Release::Released);
+    // Before anybody's watcher had a chance to run.
+    let lines = engine.inspect(&Query::all()).await.unwrap();
+    assert_eq!((lines[0].holders.len(), lines[0].waiters.len()), (1, 0));
     let _ = granted(&told, &waits).await;
 }
 

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 
 use super::life::Life;
 use super::lines::{Lines, Place, Slot, Tried};
-use super::world::{World, ahead_of};
+use super::world::{PATIENCE, World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -32,9 +32,6 @@ pub(super) struct FileSession {
     untidy: AtomicBool,
     pub(super) tidy: Arc<Notify>,
 }
-
-/// How long a line may be busy with others before an operation gives up.
-const PATIENCE: Micros = 10_000_000;
 
 /// How long a name is idle before its file is removed: making one costs more than using it.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
@@ -81,15 +78,14 @@ impl FileSession {
     fn revive(&self, step: Step) -> Result<()> {
         {
             let mut life = self.life.lock();
-            match &*life {
-                None => return Err(Error::closed(step).on("file")),
-                Some(life) if !life.presence.is_elsewhere() => return Ok(()),
-                Some(_) => {}
+            let Some(old) = &*life else {
+                return Err(Error::closed(step).on("file"));
+            };
+            let dir = &self.world.dir;
+            dir.prepare().map_err(|trouble| trouble.at(step))?;
+            if !old.presence.is_elsewhere() {
+                return Ok(());
             }
-            self.world
-                .dir
-                .prepare()
-                .map_err(|trouble| trouble.at(step))?;
             *life = Some(self.begin(step)?);
         }
         let why = format!("{} was removed", self.world.dir.root.display());
@@ -124,7 +120,7 @@ impl FileSession {
             }
             let now = self.world.clock.now();
             if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
-                return Err(self.busy(step, name));
+                return Err(self.world.busy(step, name));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -212,10 +208,11 @@ impl FileSession {
                 .is_some_and(|since| since.saturating_add(idle) <= at.now)
         };
         for name in self.lines.names(|slot| slot.idle.is_some()) {
-            let slot = self.lines.slot(&name);
-            let mut slot = slot.lock();
-            let removed = over(&slot) && self.remove(&mut slot, &name, at);
-            drop(slot);
+            let removed = {
+                let slot = self.lines.slot(&name);
+                let mut slot = slot.lock();
+                over(&slot) && self.remove(&mut slot, &name, at)
+            };
             if removed {
                 self.lines.forget(&name, over);
             } else {
@@ -242,17 +239,6 @@ impl FileSession {
             Ok(Tried::Busy) => false,
             Err(_) => true,
         }
-    }
-
-    fn busy(&self, step: Step, name: &Name) -> Error {
-        let path = self.world.dir.line(name);
-        let what = format!(
-            "{} was locked for 10 s: is a process stopped in the middle of its work?",
-            path.display()
-        );
-        Error::new(ErrorKind::TimedOut, step, what)
-            .on("file")
-            .of(name)
     }
 
     /// Keeps the session's own file fresh; false if it is gone.
@@ -363,5 +349,36 @@ impl Drop for FileSession {
 impl fmt::Debug for FileSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileSession({})", self.world.dir.root.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Clock, Mode};
+
+    #[tokio::test]
+    async fn forgets_the_lines_it_no_longer_uses() {
+        let temp = tempfile::tempdir().unwrap();
+        let world = Arc::new(World::open(temp.path(), Clock::boot()).unwrap());
+        let session = FileSession::open(world, Identity::of_this_process(), Inbox::new(|_| {}));
+        let session = session.unwrap();
+        let claim = |name: &str| {
+            let name = Name::new(name).unwrap();
+            Claim::new(name, Mode::Mutex, Duration::from_secs(60))
+        };
+        let (held, released, never) = (claim("held"), claim("released"), claim("never"));
+        let _ = session.claim(&held).await.unwrap();
+        let _ = session.claim(&released).await.unwrap();
+        let _ = session.release(&released, 1).await.unwrap();
+        assert_eq!(session.release(&never, 1).await.unwrap(), Release::Gone);
+        session.tidy(IDLE);
+        assert_eq!(
+            session.lines.names(|_| true).len(),
+            3,
+            "not idle for long enough"
+        );
+        session.tidy(Duration::ZERO);
+        assert_eq!(session.lines.names(|_| true), [held.name]);
     }
 }
