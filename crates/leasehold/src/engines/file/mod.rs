@@ -11,6 +11,7 @@ mod push;
 mod record;
 mod session;
 mod store;
+mod tidy;
 mod trace;
 mod view;
 mod world;
