@@ -607,3 +607,26 @@ async fn a_session_that_was_never_closed_leaves_no_idle_file() {
     drop(a);
     assert_eq!(files(&dir.path().join("lines")).len(), 0);
 }
+
+/// Two machines' worth of wall clock on one directory: the second is an hour behind, as after a step back.
+#[tokio::test]
+async fn fences_grow_though_the_file_is_gone_and_the_wall_clock_went_back() {
+    let dir = temp();
+    let (before, after) = (Clock::simulated(), Clock::simulated());
+    before.skip(Duration::from_secs(3_600));
+    let mut fences = Vec::new();
+    for clock in [before, after] {
+        let engine = File::at(dir.path(), clock).unwrap();
+        let ((a, _), claim) = (session(&engine).await, claim("x"));
+        let Standing::Held(held) = a.claim(&claim).await.unwrap() else {
+            panic!("not held");
+        };
+        fences.push(held.fence);
+        let _ = a.release(&claim, 1).await.unwrap();
+        a.close().await.unwrap();
+        if fences.len() == 1 {
+            assert_eq!(files(&dir.path().join("lines")).len(), 0);
+        }
+    }
+    assert!(fences[1] > fences[0], "{fences:?}");
+}

@@ -3,6 +3,7 @@
 mod alive;
 mod dir;
 mod error;
+mod floor;
 mod leftovers;
 mod life;
 mod lines;

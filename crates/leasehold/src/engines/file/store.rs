@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::error::{Fault, Trouble};
+use super::floor::Floor;
 use super::record::{self, BootId, Spot};
 use crate::line::Line;
 use crate::name::Name;
@@ -20,6 +22,7 @@ pub(super) struct Store {
     path: PathBuf,
     name: Name,
     boot: BootId,
+    floor: Arc<Floor>,
     /// What was read; what is to be written. Kept for the next time.
     bytes: Vec<u8>,
     next: Vec<u8>,
@@ -64,6 +67,7 @@ impl Store {
             path,
             name: name.clone(),
             boot: dir.boot,
+            floor: dir.floor.clone(),
             bytes: Vec::new(),
             next: Vec::new(),
             spot: None,
@@ -110,7 +114,8 @@ impl Locked<'_> {
         let found = record::current(&store.bytes).map_err(|fault| fault.of(store.path.clone()))?;
         store.spot = found.as_ref().map(|record| record.spot);
         match found {
-            None => Ok(Line::default()),
+            // The name is new, or comes back.
+            None => Ok(Line::new(store.floor.get()?)),
             Some(record) if record.name == store.name.as_str() => Ok(record.line(&store.boot)),
             Some(record) => Err(Fault::OtherName(record.name.to_owned()).of(store.path.clone())),
         }
@@ -145,11 +150,17 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Removes the file: whoever has it open finds it empty once it gets the lock, and looks.
-    pub(super) fn remove(self) -> Result<(), Trouble> {
-        let removed = rustix::fs::unlink(&self.0.path);
-        let removed = removed.and_then(|()| rustix::fs::ftruncate(&self.0.file, 0));
-        removed.map_err(|errno| Trouble::io("remove", &self.0.path, errno))
+    /// Removes the file of an idle line, unless that has to wait: says whether. Whoever has it open finds it empty
+    /// once it gets the lock, and looks.
+    pub(super) fn remove(self, line: &Line) -> Result<bool, Trouble> {
+        let store = &*self.0;
+        if !store.floor.raise(line.last_fence())? {
+            return Ok(false);
+        }
+        let removed = rustix::fs::unlink(&store.path);
+        let removed = removed.and_then(|()| rustix::fs::ftruncate(&store.file, 0));
+        removed.map_err(|errno| Trouble::io("remove", &store.path, errno))?;
+        Ok(true)
     }
 }
 
@@ -284,7 +295,7 @@ mod tests {
         let mut line = locked.line().unwrap();
         join(&mut line, 1);
         locked.write(&line).unwrap();
-        locked.remove().unwrap();
+        assert!(locked.remove(&line).unwrap());
         assert!(matches!(other.lock(false).unwrap(), Lock::Removed));
         assert!(Store::open(&dir, &name(), false).unwrap().is_none());
     }

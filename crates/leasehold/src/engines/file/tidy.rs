@@ -50,7 +50,7 @@ impl FileSession {
             let line = locked.line()?;
             let removable = line.is_idle() && line.last_fence() < at.floor;
             match removable {
-                true => locked.remove().map(|()| true),
+                true => locked.remove(&line),
                 // Somebody else uses it now, and will tidy up.
                 false => Ok(!line.is_idle()),
             }
