@@ -1,5 +1,6 @@
 //! The `file` engine through the public API: two clients on one directory.
 #![cfg(feature = "file")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +90,8 @@ async fn excludes_and_hands_over_at_once_with_growing_fences() {
         "case matters"
     );
     let first = held.fence();
-    let waits = tokio::spawn(async move { b.mutex("x").lock().await.unwrap().fence() });
+    let mut tasks = tokio::task::JoinSet::new();
+    let _ = tasks.spawn(async move { b.mutex("x").lock().await.unwrap().fence() });
     let query = Query::name(Name::new("x").unwrap());
     loop {
         let lines = a.inspect(&query).await.unwrap();
@@ -104,10 +106,10 @@ async fn excludes_and_hands_over_at_once_with_growing_fences() {
         tokio::task::yield_now().await;
     }
     release(held).await;
-    let second = tokio::time::timeout(Duration::from_secs(10), waits)
+    let second = tokio::time::timeout(Duration::from_secs(10), tasks.join_next())
         .await
         .expect("pushed, not polled");
-    assert!(second.unwrap() > first);
+    assert!(second.unwrap().unwrap() > first);
 }
 
 #[tokio::test]
@@ -135,8 +137,8 @@ async fn leaves_no_file_behind() {
         release(a.mutex(name).lock().await.unwrap()).await;
     }
     let _ = a.shutdown(Duration::from_secs(5)).await.unwrap();
-    assert_eq!(files(&dir.path().join("lines")), [PathBuf::new(); 0]);
-    assert_eq!(files(&dir.path().join("sessions")), [PathBuf::new(); 0]);
+    assert_eq!(files(&dir.path().join("lines")), Vec::<PathBuf>::new());
+    assert_eq!(files(&dir.path().join("sessions")), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
@@ -241,6 +243,38 @@ async fn a_claim_right_after_the_directory_was_removed_excludes() {
 }
 
 #[tokio::test]
+async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
+    let dir = temp();
+    let engine = File::at(dir.path().join("d"), Clock::boot()).unwrap();
+    let ((a, told), (b, _)) = (session(&engine).await, session(&engine).await);
+    for gone in ["d", "d/sessions"] {
+        let (held, other) = (Arc::new(claim("x")), claim("x"));
+        assert!(matches!(a.claim(&held).await.unwrap(), Standing::Held(_)));
+        fs::remove_dir_all(dir.path().join(gone)).unwrap();
+        assert_eq!(
+            a.heartbeat(&[held]).await.unwrap(),
+            [Standing::Gone],
+            "{gone}"
+        );
+        let down = told.lock().unwrap().pop();
+        assert!(matches!(down, Some(Event::Down(_))), "{down:?}");
+        assert_eq!(b.heartbeat(&[]).await.unwrap(), []);
+        assert!(matches!(a.claim(&other).await.unwrap(), Standing::Held(_)));
+        assert_eq!(b.claim(&claim("x").tries()).await.unwrap(), Standing::Busy);
+        assert_eq!(a.release(&other, 1).await.unwrap(), Release::Released);
+    }
+    // Without the lines only the claims are gone.
+    let held = Arc::new(claim("x"));
+    let _ = a.claim(&held).await.unwrap();
+    fs::remove_dir_all(dir.path().join("d/lines")).unwrap();
+    assert_eq!(a.heartbeat(&[held]).await.unwrap(), [Standing::Gone]);
+    assert!(matches!(
+        a.claim(&claim("x")).await.unwrap(),
+        Standing::Held(_)
+    ));
+}
+
+#[tokio::test]
 async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
     let dir = temp();
     let engine = File::at(dir.path(), Clock::boot()).unwrap();
@@ -291,6 +325,9 @@ async fn a_grant_skips_those_who_died_in_line() {
     let _ = last.claim(&waits).await.unwrap();
     drop(dead);
     assert_eq!(holder.release(&held, 1).await.unwrap(), Release::Released);
+    // Before anybody's watcher had a chance to run.
+    let lines = engine.inspect(&Query::all()).await.unwrap();
+    assert_eq!((lines[0].holders.len(), lines[0].waiters.len()), (1, 0));
     let _ = granted(&told, &waits).await;
 }
 
@@ -522,11 +559,74 @@ async fn agree(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn agrees_with_the_rule_on_random_histories(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.unwrap().block_on(agree(steps));
     }
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_is_cleared_away() {
+    let dir = temp();
+    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let (dead, _) = session(&engine).await;
+    let _ = dead.claim(&claim("x")).await.unwrap();
+    drop(dead);
+    // A file is kept until the clock has passed its last fence: here, a block that was never given back.
+    let clock = Clock::boot();
+    let passed = clock.wall() + 1_000;
+    until("the clock", || {
+        (clock.wall() > passed)
+            .then_some(())
+            .ok_or_else(String::new)
+    })
+    .await;
+    // A killed process also leaves these.
+    let sessions = dir.path().join("sessions");
+    fs::write(sessions.join("0123456789abcdef0123456789abcdef"), "").unwrap();
+    fs::write(sessions.join("0123456789abcdef0123456789abcdef.sock"), "").unwrap();
+    assert_eq!(files(&dir.path().join("lines")).len(), 1);
+    let (a, _) = session(&engine).await;
+    assert_eq!(files(&dir.path().join("lines")).len(), 0);
+    assert_eq!(files(&sessions).len(), 2, "a file and a socket");
+    drop(a);
+    assert_eq!(files(&sessions).len(), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_was_never_closed_leaves_no_idle_file() {
+    let dir = temp();
+    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let ((a, _), claim) = (session(&engine).await, claim("x"));
+    let _ = a.claim(&claim).await.unwrap();
+    let _ = a.release(&claim, 1).await.unwrap();
+    assert_eq!(files(&dir.path().join("lines")).len(), 1);
+    drop(a);
+    assert_eq!(files(&dir.path().join("lines")).len(), 0);
+}
+
+/// Two machines' worth of wall clock on one directory: the second is an hour behind, as after a step back.
+#[tokio::test]
+async fn fences_grow_though_the_file_is_gone_and_the_wall_clock_went_back() {
+    let dir = temp();
+    let (before, after) = (Clock::simulated(), Clock::simulated());
+    before.skip(Duration::from_secs(3_600));
+    let mut fences = Vec::new();
+    for clock in [before, after] {
+        let engine = File::at(dir.path(), clock).unwrap();
+        let ((a, _), claim) = (session(&engine).await, claim("x"));
+        let Standing::Held(held) = a.claim(&claim).await.unwrap() else {
+            panic!("not held");
+        };
+        fences.push(held.fence);
+        let _ = a.release(&claim, 1).await.unwrap();
+        a.close().await.unwrap();
+        if fences.len() == 1 {
+            assert_eq!(files(&dir.path().join("lines")).len(), 0);
+        }
+    }
+    assert!(fences[1] > fences[0], "{fences:?}");
 }

@@ -3,6 +3,8 @@
 mod alive;
 mod dir;
 mod error;
+mod floor;
+mod leftovers;
 mod life;
 mod lines;
 mod name;
@@ -10,6 +12,7 @@ mod push;
 mod record;
 mod session;
 mod store;
+mod tidy;
 mod trace;
 mod view;
 mod world;
@@ -20,12 +23,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::dir::Dir;
 use self::error::Trouble;
 use self::lines::{Lines, Place, Slot, Tried};
-use self::push::Post;
 use self::session::FileSession;
-use self::world::{Done, World};
+use self::world::{Done, PATIENCE, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
     Verdict,
@@ -72,10 +73,8 @@ impl File {
     /// # Ok(()) }
     /// ```
     pub fn at(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
-        let connect = |trouble: Trouble| trouble.at(Step::Connect);
-        let dir = Dir::open(dir.as_ref()).map_err(connect)?;
-        let post = Post::new().map_err(|error| connect(dir::io("send from", &dir.root, &error)))?;
-        let world = Arc::new(World { dir, clock, post });
+        let world = World::open(dir.as_ref(), clock);
+        let world = Arc::new(world.map_err(|trouble| trouble.at(Step::Connect))?);
         Ok(Self { world })
     }
 
@@ -126,7 +125,7 @@ impl Engine for File {
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
         let dir = &self.world.dir;
         dir.prepare().map_err(|trouble| trouble.at(Step::Open))?;
-        alive::clear_dead(dir);
+        leftovers::clear(&self.world);
         let session = FileSession::open(self.world.clone(), who.clone(), inbox)?;
         Ok(session)
     }
@@ -144,10 +143,14 @@ impl Engine for File {
         why: &str,
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
+        let give_up = self.world.clock.now().saturating_add(PATIENCE);
         let taken = loop {
             match self.try_evict(name, fence).map_err(at_evict)? {
                 Tried::Done(taken) => break taken,
                 Tried::Absent => return Ok(0),
+                Tried::Busy if self.world.clock.now() >= give_up => {
+                    return Err(self.world.busy(Step::Evict, name));
+                }
                 Tried::Busy => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         };

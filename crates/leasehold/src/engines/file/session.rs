@@ -9,35 +9,29 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::life::Life;
-use super::lines::{Lines, Place, Slot, Tried};
-use super::world::{World, ahead_of};
+use super::lines::{Lines, Place, Tried};
+use super::world::{PATIENCE, World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
 use crate::sync::Shared;
 
 /// A session: what it has in which lines, and its presence in the directory.
 pub(super) struct FileSession {
-    world: Arc<World>,
+    pub(super) world: Arc<World>,
     who: Identity,
     inbox: Inbox,
-    lines: Lines,
+    pub(super) lines: Lines,
     /// None once it is closed.
     life: Shared<Option<Arc<Life>>>,
     this: Weak<Self>,
     touched: AtomicU64,
-    untidy: AtomicBool,
+    pub(super) untidy: AtomicBool,
     pub(super) tidy: Arc<Notify>,
 }
-
-/// How long a line may be busy with others before an operation gives up.
-const PATIENCE: Micros = 10_000_000;
-
-/// How long a name is idle before its file is removed: making one costs more than using it.
-pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// How often a session's file is touched.
 const TOUCH: Micros = 3_600_000_000;
@@ -81,15 +75,14 @@ impl FileSession {
     fn revive(&self, step: Step) -> Result<()> {
         {
             let mut life = self.life.lock();
-            match &*life {
-                None => return Err(Error::closed(step).on("file")),
-                Some(life) if !life.presence.is_elsewhere() => return Ok(()),
-                Some(_) => {}
+            let Some(old) = &*life else {
+                return Err(Error::closed(step).on("file"));
+            };
+            let dir = &self.world.dir;
+            dir.prepare().map_err(|trouble| trouble.at(step))?;
+            if !old.presence.is_elsewhere() {
+                return Ok(());
             }
-            self.world
-                .dir
-                .prepare()
-                .map_err(|trouble| trouble.at(step))?;
             *life = Some(self.begin(step)?);
         }
         let why = format!("{} was removed", self.world.dir.root.display());
@@ -124,7 +117,7 @@ impl FileSession {
             }
             let now = self.world.clock.now();
             if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
-                return Err(self.busy(step, name));
+                return Err(self.world.busy(step, name));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -194,65 +187,6 @@ impl FileSession {
                 tracing::debug!(%error, "a dead session's claims are left to their lease");
             }
         }
-    }
-
-    fn leave_untidy(&self) {
-        if !self.untidy.swap(true, Ordering::AcqRel) {
-            self.tidy.notify_one();
-        }
-    }
-
-    /// Removes the files of names that have been idle for a while, and forgets those lines.
-    pub(super) fn tidy(&self, idle: Duration) {
-        self.untidy.store(false, Ordering::Release);
-        let at = self.world.moment();
-        let idle = u64::try_from(idle.as_micros()).unwrap_or(Micros::MAX);
-        let over = |slot: &Slot| {
-            slot.idle
-                .is_some_and(|since| since.saturating_add(idle) <= at.now)
-        };
-        for name in self.lines.names(|slot| slot.idle.is_some()) {
-            let slot = self.lines.slot(&name);
-            let mut slot = slot.lock();
-            let removed = over(&slot) && self.remove(&mut slot, &name, at);
-            drop(slot);
-            if removed {
-                self.lines.forget(&name, over);
-            } else {
-                self.leave_untidy();
-            }
-        }
-    }
-
-    /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
-    fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
-        let place = Place::existing(&self.world.dir, name);
-        let removed = self.lines.with(slot, &place, |mut locked| {
-            let line = locked.line()?;
-            let removable = line.is_idle() && line.last_fence() < at.floor;
-            match removable {
-                true => locked.remove().map(|()| true),
-                // Somebody else uses it now, and will tidy up.
-                false => Ok(!line.is_idle()),
-            }
-        });
-        match removed {
-            Ok(Tried::Done(done)) => done,
-            Ok(Tried::Absent) => true,
-            Ok(Tried::Busy) => false,
-            Err(_) => true,
-        }
-    }
-
-    fn busy(&self, step: Step, name: &Name) -> Error {
-        let path = self.world.dir.line(name);
-        let what = format!(
-            "{} was locked for 10 s: is a process stopped in the middle of its work?",
-            path.display()
-        );
-        Error::new(ErrorKind::TimedOut, step, what)
-            .on("file")
-            .of(name)
     }
 
     /// Keeps the session's own file fresh; false if it is gone.

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::error::{Fault, Trouble};
+use super::floor::Floor;
 use super::record::{self, BootId, Spot};
 use crate::line::Line;
 use crate::name::Name;
@@ -20,6 +22,7 @@ pub(super) struct Store {
     path: PathBuf,
     name: Name,
     boot: BootId,
+    floor: Arc<Floor>,
     /// What was read; what is to be written. Kept for the next time.
     bytes: Vec<u8>,
     next: Vec<u8>,
@@ -64,6 +67,7 @@ impl Store {
             path,
             name: name.clone(),
             boot: dir.boot,
+            floor: dir.floor.clone(),
             bytes: Vec::new(),
             next: Vec::new(),
             spot: None,
@@ -110,7 +114,8 @@ impl Locked<'_> {
         let found = record::current(&store.bytes).map_err(|fault| fault.of(store.path.clone()))?;
         store.spot = found.as_ref().map(|record| record.spot);
         match found {
-            None => Ok(Line::default()),
+            // The name is new, or comes back.
+            None => Ok(Line::new(store.floor.get()?)),
             Some(record) if record.name == store.name.as_str() => Ok(record.line(&store.boot)),
             Some(record) => Err(Fault::OtherName(record.name.to_owned()).of(store.path.clone())),
         }
@@ -145,11 +150,17 @@ impl Locked<'_> {
         Ok(())
     }
 
-    /// Removes the file: whoever has it open finds it empty once it gets the lock, and looks.
-    pub(super) fn remove(self) -> Result<(), Trouble> {
-        let removed = rustix::fs::unlink(&self.0.path);
-        let removed = removed.and_then(|()| rustix::fs::ftruncate(&self.0.file, 0));
-        removed.map_err(|errno| Trouble::io("remove", &self.0.path, errno))
+    /// Removes the file of an idle line, unless that has to wait: says whether. Whoever has it open finds it empty
+    /// once it gets the lock, and looks.
+    pub(super) fn remove(self, line: &Line) -> Result<bool, Trouble> {
+        let store = &*self.0;
+        if !store.floor.raise(line.last_fence())? {
+            return Ok(false);
+        }
+        let removed = rustix::fs::unlink(&store.path);
+        let removed = removed.and_then(|()| rustix::fs::ftruncate(&store.file, 0));
+        removed.map_err(|errno| Trouble::io("remove", &store.path, errno))?;
+        Ok(true)
     }
 }
 
@@ -201,4 +212,109 @@ pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, T
     };
     let name = Name::new(record.name).map_err(|_| Fault::Torn.of(path.to_owned()))?;
     Ok(Some((name, record.line(boot))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Claim, Mode as ClaimMode, SessionId};
+    use crate::error::{ErrorKind, Step};
+    use crate::line::Moment;
+    use std::time::Duration;
+
+    const AT: Moment = Moment { now: 1, floor: 1 };
+
+    fn store() -> (tempfile::TempDir, Dir, Store) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let store = Store::open(&dir, &name(), true).unwrap().unwrap();
+        (temp, dir, store)
+    }
+
+    fn name() -> Name {
+        Name::new("x").unwrap()
+    }
+
+    fn got(store: &mut Store) -> Locked<'_> {
+        match store.lock(true).unwrap() {
+            Lock::Got(locked) => locked,
+            Lock::Busy => panic!("busy"),
+            Lock::Removed => panic!("removed"),
+        }
+    }
+
+    fn join(line: &mut Line, claims: usize) {
+        for _ in 0..claims {
+            let claim = Claim::new(name(), ClaimMode::Mutex, Duration::from_secs(1));
+            let _ = line.claim(&claim.ask(SessionId::random()), AT);
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_and_the_next_sees_what_was_written() {
+        let (_temp, dir, mut store) = store();
+        let mut other = Store::open(&dir, &name(), false).unwrap().unwrap();
+        let mut locked = got(&mut store);
+        assert!(matches!(other.lock(true).unwrap(), Lock::Busy));
+        let mut line = locked.line().unwrap();
+        join(&mut line, 1);
+        locked.write(&line).unwrap();
+        drop(locked);
+        assert_eq!(got(&mut other).line().unwrap(), line);
+    }
+
+    #[test]
+    fn a_write_that_fails_says_so_and_leaves_the_state_before() {
+        let (_temp, _dir, mut store) = store();
+        let mut locked = got(&mut store);
+        let mut line = locked.line().unwrap();
+        join(&mut line, 1);
+        locked.write(&line).unwrap();
+        drop(locked);
+        let (before, path) = (line.clone(), store.path.clone());
+        let writable = std::mem::replace(&mut store.file, File::open(&path).unwrap());
+        let mut locked = got(&mut store);
+        let mut line = locked.line().unwrap();
+        join(&mut line, 1);
+        let error = locked.write(&line).unwrap_err().at(Step::Claim);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{error}"
+        );
+        drop(locked);
+        store.file = writable;
+        assert_eq!(got(&mut store).line().unwrap(), before);
+    }
+
+    #[test]
+    fn whoever_has_a_removed_file_open_notices() {
+        let (_temp, dir, mut store) = store();
+        let mut other = Store::open(&dir, &name(), false).unwrap().unwrap();
+        let mut locked = got(&mut store);
+        let mut line = locked.line().unwrap();
+        join(&mut line, 1);
+        locked.write(&line).unwrap();
+        assert!(locked.remove(&line).unwrap());
+        assert!(matches!(other.lock(false).unwrap(), Lock::Removed));
+        assert!(Store::open(&dir, &name(), false).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_long_line_fits_and_a_short_one_gives_the_room_back() {
+        let (_temp, _dir, mut store) = store();
+        let (mut line, mut locked) = (Line::default(), got(&mut store));
+        let _ = locked.line().unwrap();
+        join(&mut line, 2_000);
+        locked.write(&line).unwrap();
+        drop(locked);
+        for _ in 0..2 {
+            let mut locked = got(&mut store);
+            assert_eq!(locked.line().unwrap(), line);
+            line = Line::new(line.last_fence() + 1);
+            locked.write(&line).unwrap();
+        }
+        assert_eq!(got(&mut store).line().unwrap(), line);
+        assert!(store.file.metadata().unwrap().len() <= PAGE as u64);
+    }
 }
