@@ -55,8 +55,8 @@ pub(super) struct Child {
 pub(super) enum Change {
     /// It ended, with this exit code.
     Ended(u8),
-    /// It was stopped (^Z).
-    Stopped,
+    /// It was stopped, by this signal.
+    Stopped(Option<i32>),
 }
 
 impl Child {
@@ -64,8 +64,9 @@ impl Child {
     pub(super) fn start(mut command: Command, watchdog: &Watchdog) -> io::Result<Self> {
         // Before the child: its end must not be missed.
         let changes = signal(SignalKind::child())?;
-        let terminal = Terminal::in_foreground();
-        let (runner, lent) = (getpid(), terminal.is_some());
+        let mut terminal = Terminal::controlling();
+        let lent = terminal.as_mut().and_then(Terminal::lend);
+        let runner = getpid();
         let introduce = watchdog.introduction()?;
         sys::before_exec(&mut command, move || {
             let child = getpid();
@@ -75,12 +76,16 @@ impl Child {
             if getppid() != Some(runner) {
                 return Err(io::Error::from(rustix::io::Errno::SRCH));
             }
-            if lent {
-                tty::hand_to(child)?;
+            if let Some(tty) = &lent {
+                let _ = tty::hand(tty, child);
             }
             Ok(())
         });
-        let child = command.process_group(0).spawn()?;
+        let child = command.process_group(0).spawn().inspect_err(|_| {
+            if let Some(terminal) = &terminal {
+                terminal.reclaim();
+            }
+        })?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
@@ -95,8 +100,8 @@ impl Child {
             if let Some(status) = self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)? {
                 return Ok(Change::Ended(code(&status)));
             }
-            if self.look(WaitIdOptions::STOPPED)?.is_some() {
-                return Ok(Change::Stopped);
+            if let Some(status) = self.look(WaitIdOptions::STOPPED)? {
+                return Ok(Change::Stopped(status.stopping_signal()));
             }
             let _ = self.changes.recv().await;
         }
@@ -111,10 +116,10 @@ impl Child {
         let _ = kill_process_group(self.pid, signal);
     }
 
-    /// It was stopped: on a terminal the whole job stops, and goes on when the shell says so.
-    pub(super) fn suspend(&self) {
-        if let Some(terminal) = &self.terminal {
-            terminal.suspend(self.pid);
+    /// It was stopped. Without a terminal whoever stopped it will also continue it.
+    pub(super) fn stopped(&mut self, by: Option<i32>) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.stopped(self.pid, by);
         }
     }
 
@@ -131,6 +136,14 @@ impl Child {
         // Only now: a zombie counts as a member.
         let _ = self.look(WaitIdOptions::EXITED);
         test_kill_process_group(self.pid).is_err()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(self.pid);
+        }
     }
 }
 

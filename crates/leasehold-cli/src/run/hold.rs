@@ -34,6 +34,7 @@ pub(super) async fn hold(
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let grace = (lease / 3).min(GRACE_MAX);
+    guard.check()?;
     let watchdog = Watchdog::start(guard.remaining())?;
     let command = program.command(guard.name(), guard.fence());
     let mut child = match Child::start(command, &watchdog) {
@@ -72,7 +73,7 @@ async fn watch(
             why = guard.lost() => return Ok(End::Lost(why.to_string())),
             change = child.changed() => match change? {
                 Change::Ended(code) => return Ok(End::Ended(code)),
-                Change::Stopped => child.suspend(),
+                Change::Stopped(by) => child.stopped(by),
             },
             signal = signals.next() => child.signal(signal),
             _ = continued.recv() => child.resume(),
@@ -123,7 +124,7 @@ async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Result<(), F
 
 /// Until the child has ended.
 async fn ended(child: &mut Child) {
-    while let Ok(Change::Stopped) = child.changed().await {}
+    while let Ok(Change::Stopped(_)) = child.changed().await {}
 }
 
 /// Until the child and everything it left in its group have ended.

@@ -5,8 +5,11 @@
 )]
 
 use std::fmt::Debug;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -60,13 +63,12 @@ impl Place {
 
     /// Runs it to its end.
     pub(crate) fn leasehold(&self, args: &[&str]) -> Answer {
-        Answer::of(self.command(args).output().unwrap())
+        self.start(args).end()
     }
 
     /// Starts it.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        let mut command = self.command(args);
-        Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+        Running::start(&mut self.command(args))
     }
 
     /// Starts a run of a shell script and waits until the script has begun.
@@ -122,7 +124,7 @@ impl Place {
     }
 }
 
-/// What a run of the command printed, and its exit code (as a shell counts).
+/// What a run of the command printed, and its exit code; minus the signal that ended it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -130,54 +132,60 @@ pub(crate) struct Answer {
     pub(crate) err: String,
 }
 
-impl Answer {
-    fn of(output: Output) -> Self {
-        use std::os::unix::process::ExitStatusExt;
-        let signal = output.status.signal().map(|signal| -signal);
-        Self {
-            code: output.status.code().or(signal).unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
+/// A command that runs; killed if the test fails before its end. It writes to files: a process it left behind could
+/// keep a pipe open.
+pub(crate) struct Running {
+    child: Child,
+    out: File,
+    err: File,
 }
-
-/// A command that runs; killed if the test fails before its end.
-pub(crate) struct Running(Option<Child>);
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
-        Self(Some(command.spawn().unwrap()))
+        let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let command = command.stdout(out.try_clone().unwrap());
+        let child = command.stderr(err.try_clone().unwrap()).spawn().unwrap();
+        Self { child, out, err }
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        let id = self.0.as_ref().unwrap().id();
-        Pid::from_raw(id.try_into().unwrap()).unwrap()
+        Pid::from_raw(self.child.id().try_into().unwrap()).unwrap()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// What it has printed so far.
+    pub(crate) fn printed(&self) -> String {
+        text(&self.out)
+    }
+
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Answer {
-        let child = self.0.take().unwrap();
-        Answer::of(child.wait_with_output().unwrap())
+        let status = until("the command to end", || {
+            self.child.try_wait().unwrap().ok_or("it runs")
+        });
+        let signal = status.signal().map(|signal| -signal);
+        Answer {
+            code: status.code().or(signal).unwrap(),
+            out: text(&self.out),
+            err: text(&self.err),
+        }
     }
 }
 
-impl From<Child> for Running {
-    fn from(child: Child) -> Self {
-        Self(Some(child))
-    }
+/// All of a file, without moving where its writer is.
+fn text(file: &File) -> String {
+    let mut bytes = vec![0; file.metadata().unwrap().len().try_into().unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

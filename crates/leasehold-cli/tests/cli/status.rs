@@ -2,7 +2,6 @@
 
 use crate::common::{Place, until};
 use rustix::process::Signal;
-use std::process::Stdio;
 
 #[test]
 fn nothing_is_locked() {
@@ -72,12 +71,10 @@ fn the_table_is_for_people() {
 #[test]
 fn watch_shows_changes_until_interrupted() {
     let place = Place::new();
-    let out = std::fs::File::create(place.path("out")).unwrap();
-    let mut command = place.command(&["status", "--watch", "--json"]);
-    let watch = crate::common::Running::start(command.stdout(out).stderr(Stdio::piped()));
+    let watch = place.start(&["status", "--watch", "--json"]);
     let shown = |what: &str, found: &dyn Fn(&[&str]) -> bool| {
         until(what, || {
-            let text = std::fs::read_to_string(place.path("out")).unwrap();
+            let text = watch.printed();
             let lines: Vec<_> = text.lines().collect();
             if found(&lines) {
                 Ok(())

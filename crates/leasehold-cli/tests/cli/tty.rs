@@ -88,12 +88,105 @@ fn a_suspended_job_can_go_on_in_the_background() {
         &[
             (
                 "ready> ",
-                "$LH run x --lease 1h -- sh -c 'echo run''ning; until [ -e go ]; do sleep 0.01; done; echo do''ne'\\n",
+                // Not a loop of commands: a shell that is just starting one may not stop.
+                "mkfifo go; $LH run x --lease 1h -- sh -c 'echo run''ning; read line < go; echo do''ne'\\n",
             ),
             ("running", "\\x1a"),
-            ("Stopped", "bg; touch go\\n"),
+            ("Stopped", "bg; echo > go\\n"),
             ("done", "wait; echo code-$?\\n"),
             ("code-0", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_job_in_the_background_does_not_take_the_terminal() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x -- sh -c 'echo run''ning; sleep 1000' &\\n",
+            ),
+            ("running", "read line; echo got-$line\\n"),
+            ("read", "hello\\n"),
+            ("got-hello", "kill %1; wait; exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_job_in_the_background_that_reads_can_be_brought_to_the_front() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x --lease 1h -- sh -c 'read line; echo got-$line' &\\n",
+            ),
+            (
+                "ready> ",
+                "until jobs | grep -q Sto''pped; do sleep 0.01; done; fg\\n",
+            ),
+            ("LH run", "hello\\n"),
+            ("got-hello", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_pager_behind_us_keeps_the_terminal() {
+    let place = Place::new();
+    let pager = "read first; read line < /dev/tty; echo got-$line; : > go";
+    let child = "echo first; until [ -e go ]; do sleep 0.01; done";
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                &format!("$LH run x -- sh -c '{child}' | sh -c '{pager}'; echo fin''ished\\n"),
+            ),
+            ("/dev/tty", "hello\\n"),
+            ("got-hello", ""),
+            ("finished", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_child_in_a_pipeline_gets_the_terminal_when_it_asks() {
+    let place = Place::new();
+    let child = "echo as''k > /dev/tty; read line < /dev/tty; echo got-$line";
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                &format!(
+                    "$LH run x -- sh -c \"{}\" < /dev/null | cat\\n",
+                    child.replace('$', "\\\\$")
+                ),
+            ),
+            ("ask", "hello\\n"),
+            ("got-hello", "exit 0\\n"),
+        ],
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_run_gives_the_terminal_back() {
+    let place = Place::new();
+    talk(
+        &place,
+        &[
+            (
+                "ready> ",
+                "$LH run x -- /no/such/command; read line; echo got-$line\\n",
+            ),
+            ("No such file", "hello\\n"),
+            ("got-hello", "exit 0\\n"),
         ],
     );
 }
