@@ -4,8 +4,10 @@
 //! - [`process`]: real processes as values, killed when they are dropped.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
 //! - [`log`]: what was logged while a closure ran.
+//! - [`skip`]: skipping on purpose, printed and counted.
 
 pub mod faulty;
 pub mod log;
 pub mod poll;
 pub mod process;
+pub mod skip;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold::engine::Clock;
 use leasehold_testkit::poll::until;
 use leasehold_testkit::process::Process;
+use leasehold_testkit::skip;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -207,6 +208,9 @@ fn the_directory_deleted_underneath_is_told_and_survived() {
 
 #[test]
 fn a_full_disk_is_said_and_loses_nothing() {
+    if skip::asked_for("full-disk") {
+        return;
+    }
     let world = World::new(Duration::from_secs(60));
     let disk = world.home.path().join("disk");
     std::fs::create_dir(&disk).expect("a directory");
@@ -216,7 +220,7 @@ fn a_full_disk_is_said_and_loses_nothing() {
         .status();
     assert!(
         mounted.is_ok_and(|status| status.success()),
-        "this test mounts a small tmpfs: run it as root"
+        "this test mounts a small tmpfs: run it as root, or skip it with LEASEHOLD_SKIP=full-disk"
     );
     let _unmount = Unmount(disk.clone());
     let mut locker = Process::start(&mut world.command(&disk.join("locks")));
@@ -255,6 +259,9 @@ impl Drop for Unmount {
 
 #[test]
 fn another_user_is_kept_out() {
+    if skip::asked_for("two-users") {
+        return;
+    }
     let world = World::new(LONG);
     let _ours = world.locker();
     // The way to the directory is open; the directory itself is not.

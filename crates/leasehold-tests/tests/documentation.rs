@@ -1,0 +1,101 @@
+//! What the documentation says is what the code says.
+
+use std::path::{Path, PathBuf};
+
+use leasehold::engine::Guarantees;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The guarantees of every engine of this build.
+async fn guarantees() -> Vec<Guarantees> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = format!("file:{}", dir.path().join("locks").display());
+    let mut all = Vec::new();
+    for url in ["memory:", &file] {
+        let client = leasehold::connect(url).await.expect("connected");
+        all.push(client.guarantees());
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_table_of_guarantees_is_generated() {
+    let rows: Vec<_> = guarantees()
+        .await
+        .iter()
+        .map(Guarantees::table_row)
+        .collect();
+    let table = format!("{}\n{}\n", Guarantees::table_header(), rows.join("\n"));
+    for page in ["README.md", "docs/promises.md"] {
+        let text = read(page);
+        for line in table.lines() {
+            assert!(
+                text.contains(line),
+                "{page} lacks this line of the table, which the code prints:\n{table}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_promise_is_cited_by_a_check_and_every_citation_is_a_promise() {
+    let promises = read("docs/promises.md");
+    let numbered: Vec<u32> = promises
+        .lines()
+        .filter_map(|line| line.strip_prefix("**P")?.split_once('.')?.0.parse().ok())
+        .collect();
+    assert!(numbered.len() >= 20, "{numbered:?}");
+    let mut checks = String::new();
+    for file in
+        std::fs::read_dir(root().join("crates/leasehold/src/conformance")).expect("readable")
+    {
+        checks += &std::fs::read_to_string(file.expect("readable").path()).expect("readable");
+    }
+    for number in &numbered {
+        let cited = checks
+            .match_indices(&format!("P{number}"))
+            .any(|(at, word)| !checks[at + word.len()..].starts_with(|c: char| c.is_ascii_digit()));
+        assert!(cited, "no check cites P{number}");
+    }
+    for (at, _) in checks.match_indices("\"P") {
+        let digits: String = checks[at + 2..]
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        if let Ok(number) = digits.parse::<u32>() {
+            assert!(
+                numbered.contains(&number),
+                "a check cites P{number}, which is not in docs/promises.md"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_that_are_linked_exist() {
+    for page in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/promises.md",
+    ] {
+        let text = read(page);
+        let folder = root().join(page).parent().expect("a folder").to_path_buf();
+        for (at, _) in text.match_indices("](") {
+            let target: String = text[at + 2..].chars().take_while(|c| *c != ')').collect();
+            let path = target.split('#').next().unwrap_or("");
+            if !path.is_empty() && !path.contains("://") {
+                assert!(
+                    folder.join(path).exists(),
+                    "{page} links to {target}, which is not there"
+                );
+            }
+        }
+    }
+}
