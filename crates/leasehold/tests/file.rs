@@ -630,3 +630,29 @@ async fn fences_grow_though_the_file_is_gone_and_the_wall_clock_went_back() {
     }
     assert!(fences[1] > fences[0], "{fences:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_clients_never_meet_and_their_fences_only_grow() {
+    let dir = temp();
+    let fences = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (client, fences) = (client(dir.path()).await, fences.clone());
+        let _ = tasks.spawn(async move {
+            for _ in 0..50 {
+                let guard = client.mutex("hot").lock().await.unwrap();
+                fences.try_lock().expect("alone").push(guard.fence());
+                release(guard).await;
+            }
+            let _ = client.shutdown(Duration::from_secs(5)).await.unwrap();
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let fences = fences.lock().unwrap();
+    assert_eq!(fences.len(), 400);
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    assert_eq!(files(&dir.path().join("lines")), Vec::<PathBuf>::new());
+    assert_eq!(files(&dir.path().join("sessions")), Vec::<PathBuf>::new());
+}

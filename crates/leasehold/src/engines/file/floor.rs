@@ -31,7 +31,7 @@ impl Floor {
         let how = how.read(true).write(true).create(true).truncate(false);
         let file = how.mode(0o600).open(&self.0);
         let file = file.map_err(|error| io("open", &self.0, &error))?;
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !super::store::try_flock(&file, FlockOperation::NonBlockingLockExclusive) {
             return Ok(false);
         }
         if read(&file) < to {

@@ -280,7 +280,7 @@ impl Session for FileSession {
                 failed = Some(error);
             }
         }
-        self.tidy(Duration::ZERO);
+        self.tidy_up().await;
         // With its file the last of the session goes, and whatever could not be released above.
         drop(self.life.lock().take());
         failed.map_or(Ok(()), Err)

@@ -190,6 +190,17 @@ fn read(file: impl AsFd, path: &Path, into: &mut Vec<u8>) -> Result<(), Trouble>
     }
 }
 
+/// Tries a lock as often as is worth it without sleeping.
+pub(super) fn try_flock(file: &File, how: FlockOperation) -> bool {
+    (0..TRIES).any(|_| {
+        let got = rustix::fs::flock(file, how).is_ok();
+        if !got {
+            std::thread::yield_now();
+        }
+        got
+    })
+}
+
 /// The name and the line in a file, for somebody who only looks. None if it is empty or was removed meanwhile.
 pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, Trouble> {
     let file = match File::open(path) {
@@ -198,12 +209,7 @@ pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, T
         Err(error) => return Err(super::dir::io("open", path, &error)),
     };
     // Should it stay busy, the read goes without: records have checksums, and this only looks.
-    for _ in 0..TRIES {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => break,
-            Err(_) => std::thread::yield_now(),
-        }
-    }
+    let _ = try_flock(&file, FlockOperation::NonBlockingLockShared);
     let mut bytes = Vec::new();
     read(&file, path, &mut bytes)?;
     let record = record::current(&bytes).map_err(|fault| fault.of(path.to_owned()))?;

@@ -43,6 +43,18 @@ impl FileSession {
         }
     }
 
+    /// Removes every idle file at the end of the session, as far as that takes no time worth speaking of: others may
+    /// be at work on them, or a fence may be ahead of the clock.
+    pub(super) async fn tidy_up(&self) {
+        for _ in 0..20 {
+            self.tidy(Duration::ZERO);
+            if !self.untidy.load(Ordering::Acquire) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
     fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
         let place = Place::existing(&self.world.dir, name);
