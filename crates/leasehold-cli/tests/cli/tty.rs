@@ -96,10 +96,14 @@ fn a_suspended_job_can_go_on_in_the_background() {
             (
                 "ready> ",
                 // Not a loop of commands: a shell that is just starting one may not stop.
-                "mkfifo go; $LH run x --lease 1h -- sh -c 'echo run''ning; read line < go; echo do''ne'\\n",
+                "mkfifo go; $LH run x --lease 1h -- sh -c 'echo $$ > pid; echo run''ning; read line < go; echo do''ne'\\n",
             ),
             ("running", "\\x1a"),
-            ("Stopped", "bg; echo > go\\n"),
+            (
+                "Stopped",
+                "echo state-$(cut -d' ' -f3 /proc/$(cat pid)/stat)\\n",
+            ),
+            ("state-T", "bg; echo > go\\n"),
             ("done", "wait; echo code-$?\\n"),
             ("code-0", "exit 0\\n"),
         ],
