@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::dir::{Dir, io};
+use super::dir::Dir;
 use super::error::Trouble;
 use crate::claim::SessionId;
 use crate::identity::Identity;
@@ -48,15 +48,23 @@ impl Presence {
                 continue;
             }
             let text = format!("{}\n{}\n{}", who.host, who.pid, who.command);
-            let written = (&presence.file).write_all(text.as_bytes());
-            written.map_err(|error| io("write", &presence.path, &error))?;
+            // For people only: a full disk is no reason to fail.
+            let _ = (&presence.file).write_all(text.as_bytes());
             return Ok(presence);
         }
     }
 
-    /// Whether somebody removed the file: to all others this session is dead. Cheap, for every claim.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether somebody removed the file: to all others this session is dead.
+    fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|found| found.st_nlink == 0)
+    }
+
+    /// Refuses to work on if the file is gone.
+    pub(super) fn check(&self) -> Result<(), Trouble> {
+        match self.is_gone() {
+            true => Err(Trouble::io("find", &self.path, Errno::NOENT)),
+            false => Ok(()),
+        }
     }
 
     /// Like [`is_gone`](Self::is_gone), and also notices a directory that was moved away.
@@ -107,24 +115,6 @@ pub(super) fn is_dead(dir: &Dir, id: SessionId) -> bool {
     }
     clear(&path, &dir.socket(id));
     true
-}
-
-/// Removes what dead sessions left behind, as far as a quick look goes.
-pub(super) fn clear_dead(dir: &Dir) {
-    const AT_MOST: usize = 32;
-    let Ok(entries) = std::fs::read_dir(&dir.sessions) else {
-        return;
-    };
-    for entry in entries.take(AT_MOST).flatten() {
-        let name = entry.file_name();
-        let digits = name.to_str().map(|name| name.trim_end_matches(".sock"));
-        let id = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
-        if let Some(id) = id.map(SessionId::from_u128)
-            && is_dead(dir, id)
-        {
-            clear(&dir.session(id), &dir.socket(id));
-        }
-    }
 }
 
 /// Who a session is, for people.

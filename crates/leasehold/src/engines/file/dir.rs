@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::error::Trouble;
+use super::floor::Floor;
 use super::record::BootId;
 use crate::claim::SessionId;
 use crate::error::ErrorKind;
@@ -19,6 +21,7 @@ pub(super) struct Dir {
     pub(super) lines: PathBuf,
     pub(super) sessions: PathBuf,
     pub(super) boot: BootId,
+    pub(super) floor: Arc<Floor>,
 }
 
 impl Dir {
@@ -32,6 +35,7 @@ impl Dir {
         let dir = Self {
             lines: root.join("lines"),
             sessions: root.join("sessions"),
+            floor: Arc::new(Floor(root.join("floor"))),
             root,
             boot: boot_id()?,
         };

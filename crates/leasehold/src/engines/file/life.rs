@@ -11,7 +11,8 @@ use super::alive::Presence;
 use super::dir::Dir;
 use super::error::Trouble;
 use super::push;
-use super::session::{FileSession, IDLE};
+use super::session::FileSession;
+use super::tidy::IDLE;
 use crate::claim::SessionId;
 use crate::engine::{Identity, Inbox};
 

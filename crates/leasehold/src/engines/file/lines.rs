@@ -37,6 +37,31 @@ pub(super) struct Slot {
     pub(super) idle: Option<Micros>,
 }
 
+/// Which line to work on, and how to get at it.
+pub(super) struct Place<'a> {
+    pub(super) dir: &'a Dir,
+    pub(super) name: &'a Name,
+    /// Whether to make its file if there is none.
+    pub(super) make: bool,
+    /// Whether to look if somebody removed the file by hand.
+    pub(super) notice: bool,
+    /// Looks around when the file had to be opened.
+    pub(super) opened: &'a dyn Fn() -> Result<(), Trouble>,
+}
+
+impl<'a> Place<'a> {
+    /// A line whose file is there already.
+    pub(super) fn existing(dir: &'a Dir, name: &'a Name) -> Self {
+        Self {
+            dir,
+            name,
+            make: false,
+            notice: true,
+            opened: &|| Ok(()),
+        }
+    }
+}
+
 /// What came of trying to work on a line.
 pub(super) enum Tried<T> {
     Done(T),
@@ -99,19 +124,20 @@ impl Lines {
     pub(super) fn with<T>(
         &self,
         slot: &mut Slot,
-        (dir, name, make): (&Dir, &Name, bool),
+        place: &Place<'_>,
         work: impl FnOnce(Locked<'_>) -> Result<T, Trouble>,
     ) -> Result<Tried<T>, Trouble> {
         for _ in 0..REOPENED {
             if slot.store.is_none() {
-                slot.store = Store::open(dir, name, make)?;
+                slot.store = Store::open(place.dir, place.name, place.make)?;
                 let opened = usize::from(slot.store.is_some());
                 let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+                (place.opened)()?;
             }
             let Some(store) = &mut slot.store else {
                 return Ok(Tried::Absent);
             };
-            match store.lock()? {
+            match store.lock(place.notice)? {
                 Lock::Got(locked) => return work(locked).map(Tried::Done),
                 Lock::Busy => return Ok(Tried::Busy),
                 Lock::Removed => {}
@@ -125,12 +151,13 @@ impl Lines {
 impl Slot {
     /// Remembers what matters of a line as it is now.
     pub(super) fn note(&mut self, line: &Line, me: SessionId, now: Micros) {
-        let mine = line.places().filter(|place| place.session == me);
+        self.mine = line.places().any(|place| place.session == me);
+        self.ahead.clear();
         let waits = line.waiters().filter(|place| place.session == me);
-        self.mine = mine.count() > 0;
-        self.ahead = waits
-            .flat_map(|place| super::world::ahead_of(line, place.id, me))
-            .collect();
+        for place in waits {
+            self.ahead
+                .extend(super::world::ahead_of(line, place.id, me));
+        }
         self.idle = line.is_idle().then_some(now);
     }
 

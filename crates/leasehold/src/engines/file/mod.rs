@@ -3,6 +3,8 @@
 mod alive;
 mod dir;
 mod error;
+mod floor;
+mod leftovers;
 mod life;
 mod lines;
 mod name;
@@ -10,6 +12,7 @@ mod push;
 mod record;
 mod session;
 mod store;
+mod tidy;
 mod trace;
 mod view;
 mod world;
@@ -20,19 +23,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::dir::Dir;
 use self::error::Trouble;
-use self::lines::{Lines, Slot, Tried};
-use self::push::Post;
+use self::lines::{Lines, Place, Slot, Tried};
 use self::session::FileSession;
-use self::world::{Done, World};
+use self::world::{Done, PATIENCE, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
     Verdict,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::line::What;
+use crate::line::{Change, What};
 use crate::name::Name;
 
 /// Lines in a directory of this machine.
@@ -72,25 +73,26 @@ impl File {
     /// # Ok(()) }
     /// ```
     pub fn at(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
-        let connect = |trouble: Trouble| trouble.at(Step::Connect);
-        let dir = Dir::open(dir.as_ref()).map_err(connect)?;
-        let post = Post::new().map_err(|error| connect(dir::io("send from", &dir.root, &error)))?;
-        let world = Arc::new(World { dir, clock, post });
+        let world = World::open(dir.as_ref(), clock);
+        let world = Arc::new(world.map_err(|trouble| trouble.at(Step::Connect))?);
         Ok(Self { world })
     }
 
     /// Takes a lock away, if its file is free to be worked on.
     fn try_evict(&self, name: &Name, fence: Option<Fence>) -> Result<Tried<Taken>, Trouble> {
-        let (mut slot, place) = (Slot::default(), (&self.world.dir, name, false));
-        Lines::default().with(&mut slot, place, |mut locked| {
+        let place = Place::existing(&self.world.dir, name);
+        Lines::default().with(&mut Slot::default(), &place, |mut locked| {
             self.world.work(&mut locked, None, |line, at| {
+                let mut changes = line.sweep(at);
                 let held: Vec<_> = line.holders().cloned().collect();
-                let changes = line.evict(fence, at);
-                let taken = changes.iter().filter(|change| change.what == What::Evicted);
-                let taken =
-                    taken.filter_map(|change| held.iter().find(|place| place.id == change.claim));
-                let fences = taken.filter_map(|place| place.fence).map(Fence::get);
-                (fences.collect(), changes)
+                changes.extend(line.evict(fence, at));
+                let evicted = |place: &&crate::line::Place| {
+                    let is_it =
+                        |change: &Change| change.claim == place.id && change.what == What::Evicted;
+                    changes.iter().any(is_it)
+                };
+                let fences = held.iter().filter(evicted).filter_map(|place| place.fence);
+                (fences.map(Fence::get).collect(), changes)
             })
         })
     }
@@ -123,7 +125,7 @@ impl Engine for File {
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
         let dir = &self.world.dir;
         dir.prepare().map_err(|trouble| trouble.at(Step::Open))?;
-        alive::clear_dead(dir);
+        leftovers::clear(&self.world);
         let session = FileSession::open(self.world.clone(), who.clone(), inbox)?;
         Ok(session)
     }
@@ -141,10 +143,14 @@ impl Engine for File {
         why: &str,
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
+        let give_up = self.world.clock.now().saturating_add(PATIENCE);
         let taken = loop {
             match self.try_evict(name, fence).map_err(at_evict)? {
                 Tried::Done(taken) => break taken,
                 Tried::Absent => return Ok(0),
+                Tried::Busy if self.world.clock.now() >= give_up => {
+                    return Err(self.world.busy(Step::Evict, name));
+                }
                 Tried::Busy => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         };

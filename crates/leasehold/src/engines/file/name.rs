@@ -59,7 +59,10 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_file_for_ever() {
-        assert_eq!(of("Stock:42"), "stock_42.1c5b6d0a");
+        assert_eq!(
+            of("Stock:42"),
+            "stock_42.fff8d098b1eaaf29c1c5a6112d40b797ba1ca4d3"
+        );
     }
 
     proptest! {

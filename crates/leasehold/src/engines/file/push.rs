@@ -2,6 +2,7 @@
 //!
 //! A datagram may be lost; heartbeats repair that.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -15,6 +16,7 @@ use crate::claim::{ClaimId, SessionId};
 use crate::engine::{Ended, Event};
 use crate::fence::Fence;
 use crate::line::Held;
+use crate::sync::Shared;
 
 /// No message is larger.
 pub(super) const LARGEST: usize = 2048;
@@ -29,43 +31,78 @@ const SUN_PATH: usize = 107;
 
 /// Sends to the sockets of sessions.
 #[derive(Debug, Clone)]
-pub(super) struct Post(Arc<UnixDatagram>);
+pub(super) struct Post(Arc<Office>);
+
+#[derive(Debug)]
+struct Office {
+    socket: UnixDatagram,
+    /// What did not fit into a socket's queue yet, in order.
+    held_back: Shared<HashMap<SessionId, VecDeque<Vec<u8>>>>,
+}
+
+/// The kernel queues only ten messages per socket by default, so a burst has to wait for its reader: this many
+/// messages, and this many milliseconds without one taken. After that heartbeats do.
+const HELD_BACK: usize = 4096;
+const GIVE_UP: usize = 2_000;
 
 impl Post {
     pub(super) fn new() -> std::io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        Ok(Self(Arc::new(socket)))
+        let held_back = Shared::default();
+        Ok(Self(Arc::new(Office { socket, held_back })))
     }
 
     /// Sends an event, never waiting. A session that is gone needs none.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own delivery")]
     pub(super) fn send(&self, dir: &Dir, to: SessionId, event: &Event) {
-        let (Some(message), path) = (encode(event), dir.socket(to)) else {
+        let Some(message) = encode(event) else {
             return;
         };
-        let busy = |sent: std::io::Result<()>| sent.is_err_and(|error| error.kind() == WouldBlock);
-        if !busy(self.send_to(&path, &message)) {
-            return;
-        }
-        // The kernel queues only ten messages per socket by default: a burst has to wait for its reader.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let post = self.clone();
-        drop(runtime.spawn(async move {
-            for pause in [1, 1, 2, 4, 8, 16, 32, 64, 128, 256] {
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-                if !busy(post.send_to(&path, &message)) {
-                    return;
-                }
+        let path = dir.socket(to);
+        let mut held_back = self.0.held_back.lock();
+        if let Some(queue) = held_back.get_mut(&to) {
+            if queue.len() < HELD_BACK {
+                queue.push_back(message);
             }
-        }));
+        } else if self.0.is_full(&path, &message)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let _ = held_back.insert(to, VecDeque::from([message]));
+            drop(runtime.spawn(self.0.clone().deliver(to, path)));
+        }
+    }
+}
+
+impl Office {
+    /// Delivers what was held back for a session, as fast as it reads.
+    async fn deliver(self: Arc<Self>, to: SessionId, path: PathBuf) {
+        let mut stuck = 0;
+        while stuck < GIVE_UP {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            stuck += 1;
+            let mut held_back = self.held_back.lock();
+            let Some(queue) = held_back.get_mut(&to) else {
+                return;
+            };
+            while let Some(message) = queue.front() {
+                if self.is_full(&path, message) {
+                    break;
+                }
+                let _ = queue.pop_front();
+                stuck = 0;
+            }
+            if queue.is_empty() {
+                let _ = held_back.remove(&to);
+                return;
+            }
+        }
+        let _ = self.held_back.lock().remove(&to);
     }
 
-    fn send_to(&self, path: &Path, message: &[u8]) -> std::io::Result<()> {
-        let (path, _dir) = within_limit(path)?;
-        self.0.send_to(message, path).map(drop)
+    /// Sends a message, unless the socket's queue is full.
+    fn is_full(&self, path: &Path, message: &[u8]) -> bool {
+        let sent = within_limit(path).and_then(|(path, _dir)| self.socket.send_to(message, path));
+        sent.is_err_and(|error| error.kind() == WouldBlock)
     }
 }
 
@@ -114,9 +151,9 @@ fn encode(event: &Event) -> Option<Vec<u8>> {
             message.push(held.wanted.into());
         }
         Event::Ended(_, Ended::Evicted { by, why }) => {
-            message.extend(cut(by).as_bytes());
+            message.extend(cut(&by.replace('\0', " "), TEXT).as_bytes());
             message.push(0);
-            message.extend(cut(why).as_bytes());
+            message.extend(cut(why, TEXT).as_bytes());
         }
         _ => {}
     }
@@ -155,9 +192,11 @@ fn held(bytes: &[u8]) -> Option<Held> {
     })
 }
 
-fn cut(text: &str) -> &str {
-    let text = text.split('\0').next().unwrap_or("");
-    &text[..text.floor_char_boundary(TEXT)]
+/// The beginning of a text, whole characters only.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| *end <= most).last();
+    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -18,9 +18,10 @@ const VERSION: u32 = 1;
 /// The second place for a record. The first two fit into one page, so that a small state never needs more disk.
 pub(super) const SECOND: usize = 2048;
 
-// magic 8, version 4, length 4, checksum 4, name length 4, sequence 8, then what the checksum need not come before
-const LENGTH: Range<usize> = 12..16;
-const CHECKSUM: Range<usize> = 16..20;
+// The magic, the checksum of all that follows it, the rest of the head, the name, the places.
+const CHECKSUM: Range<usize> = 8..12;
+const FORMAT: Range<usize> = 12..16;
+const LENGTH: Range<usize> = 16..20;
 const NAME_LENGTH: Range<usize> = 20..24;
 const SEQUENCE: Range<usize> = 24..32;
 const BOOT: Range<usize> = 32..48;
@@ -68,19 +69,20 @@ pub(super) fn current(file: &[u8]) -> Result<Option<Record<'_>>, Fault> {
     if !file.starts_with(MAGIC) {
         return Err(Fault::Foreign);
     }
-    let seconds = std::iter::successors(Some(SECOND), |at| at.checked_mul(2));
-    let spots = std::iter::once(0).chain(seconds.take_while(|at| *at < file.len()));
     let mut best: Option<Record<'_>> = None;
-    for at in spots {
-        if let Some(record) = Record::at(file, at)?
-            && best
-                .as_ref()
-                .is_none_or(|best| record.spot.sequence > best.spot.sequence)
-        {
-            best = Some(record);
-        }
+    for at in spots().take_while(|at| *at < file.len()) {
+        let newer = best
+            .as_ref()
+            .map_or(0, |best| best.spot.sequence.saturating_add(1));
+        best = Record::at(file, at, newer)?.or(best);
     }
     best.map(Some).ok_or(Fault::Torn)
+}
+
+/// Where records can be.
+fn spots() -> impl Iterator<Item = usize> {
+    let seconds = std::iter::successors(Some(SECOND), |at| at.checked_mul(2));
+    std::iter::once(0).chain(seconds)
 }
 
 /// Writes a record into a buffer.
@@ -88,8 +90,9 @@ pub(super) fn encode(into: &mut Vec<u8>, sequence: u64, boot: &BootId, name: &Na
     let name = name.as_str().as_bytes();
     into.clear();
     into.extend(MAGIC);
+    into.extend([0; 4]); // the checksum, below
     into.extend(VERSION.to_le_bytes());
-    into.extend([0; 8]); // length and checksum, below
+    into.extend([0; 4]); // the length, below
     into.extend((name.len() as u32).to_le_bytes());
     into.extend(sequence.to_le_bytes());
     into.extend(boot);
@@ -118,10 +121,14 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl<'a> Record<'a> {
-    /// The record at an offset, if a whole one is there.
-    fn at(file: &'a [u8], at: usize) -> Result<Option<Self>, Fault> {
+    /// The record at an offset, if a whole one is there with at least this number.
+    fn at(file: &'a [u8], at: usize, least: u64) -> Result<Option<Self>, Fault> {
         let bytes = &file[at..];
         if bytes.len() < HEAD || !bytes.starts_with(MAGIC) {
+            return Ok(None);
+        }
+        let sequence = long(bytes, SEQUENCE);
+        if sequence < least {
             return Ok(None);
         }
         let (length, names) = (number(bytes, LENGTH), number(bytes, NAME_LENGTH));
@@ -131,7 +138,7 @@ impl<'a> Record<'a> {
         if checksum(bytes) != number(bytes, CHECKSUM) {
             return Ok(None);
         }
-        let version = number(bytes, 8..12);
+        let version = number(bytes, FORMAT);
         if version != VERSION {
             return Err(Fault::Newer(version));
         }
@@ -142,7 +149,7 @@ impl<'a> Record<'a> {
         let spot = Spot {
             at,
             len: bytes.len(),
-            sequence: long(bytes, SEQUENCE),
+            sequence,
         };
         Ok(Some(Self { spot, name, bytes }))
     }
@@ -172,12 +179,9 @@ fn place(bytes: &[u8]) -> Place {
     }
 }
 
-/// Over everything but itself.
+/// Over everything behind itself.
 fn checksum(record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&record[..CHECKSUM.start]);
-    hasher.update(&record[CHECKSUM.end..]);
-    hasher.finalize()
+    crc32fast::hash(&record[CHECKSUM.end..])
 }
 
 fn number(bytes: &[u8], at: Range<usize>) -> u32 {

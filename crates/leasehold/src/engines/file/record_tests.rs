@@ -81,7 +81,7 @@ fn an_empty_file_is_a_fresh_line_and_another_file_is_not_ours() {
 #[test]
 fn a_later_format_is_refused() {
     let mut record = bytes(1, &line(1, 5));
-    record[8..12].copy_from_slice(&9_u32.to_le_bytes());
+    record[FORMAT].copy_from_slice(&9_u32.to_le_bytes());
     let checksum = checksum(&record);
     record[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
     assert_eq!(current(&record).unwrap_err(), Fault::Newer(9));
@@ -103,7 +103,9 @@ fn a_torn_write_leaves_the_state_before() {
     for (old, new) in [(1, 2), (40, 41), (40, 1), (3, 200)] {
         for writes in 1..4 {
             let mut file = File::new();
-            (0..writes).for_each(|n| drop(file.write(&line(old, 5 + n))));
+            for n in 0..writes {
+                let _ = file.write(&line(old, 5 + n));
+            }
             let before = file.state().unwrap();
             let untouched = file.bytes.clone();
             let at = file.write(&line(new, 99));
@@ -181,7 +183,7 @@ fn small_states_stay_in_the_first_page() {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        claims in 0_usize..64, last in 1_u64..i64::MAX as u64, sequence: u64, boot: BootId, name in "\\PC{1,100}",
+        claims in 0_usize..64, last in 1_u64..i64::MAX as u64, sequence in 0..u64::MAX, boot: BootId, name in "\\PC{1,100}",
     ) {
         let (name, line) = (Name::new(name).unwrap(), line(claims, last));
         let mut bytes = Vec::new();
@@ -195,7 +197,7 @@ proptest! {
     #[test]
     fn any_bytes_are_taken_or_refused(mut bytes: Vec<u8>, ours: bool) {
         if ours {
-            bytes.splice(0..0, *MAGIC);
+            drop(bytes.splice(0..0, *MAGIC));
         }
         let _ = current(&bytes);
     }

@@ -9,35 +9,29 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::life::Life;
-use super::lines::{Lines, Slot, Tried};
-use super::world::{World, ahead_of};
+use super::lines::{Lines, Place, Tried};
+use super::world::{PATIENCE, World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
 use crate::sync::Shared;
 
 /// A session: what it has in which lines, and its presence in the directory.
 pub(super) struct FileSession {
-    world: Arc<World>,
+    pub(super) world: Arc<World>,
     who: Identity,
     inbox: Inbox,
-    lines: Lines,
+    pub(super) lines: Lines,
     /// None once it is closed.
     life: Shared<Option<Arc<Life>>>,
     this: Weak<Self>,
     touched: AtomicU64,
-    untidy: AtomicBool,
+    pub(super) untidy: AtomicBool,
     pub(super) tidy: Arc<Notify>,
 }
-
-/// How long a line may be busy with others before an operation gives up.
-const PATIENCE: Micros = 10_000_000;
-
-/// How long a name is idle before its file is removed: making one costs more than using it.
-pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// How often a session's file is touched.
 const TOUCH: Micros = 3_600_000_000;
@@ -81,15 +75,14 @@ impl FileSession {
     fn revive(&self, step: Step) -> Result<()> {
         {
             let mut life = self.life.lock();
-            match &*life {
-                None => return Err(Error::closed(step).on("file")),
-                Some(life) if !life.presence.is_elsewhere() => return Ok(()),
-                Some(_) => {}
+            let Some(old) = &*life else {
+                return Err(Error::closed(step).on("file"));
+            };
+            let dir = &self.world.dir;
+            dir.prepare().map_err(|trouble| trouble.at(step))?;
+            if !old.presence.is_elsewhere() {
+                return Ok(());
             }
-            self.world
-                .dir
-                .prepare()
-                .map_err(|trouble| trouble.at(step))?;
             *life = Some(self.begin(step)?);
         }
         let why = format!("{} was removed", self.world.dir.root.display());
@@ -98,31 +91,33 @@ impl FileSession {
         Ok(())
     }
 
-    /// Does one piece of work on a line; none if there is no such line and it is not to be made.
+    /// Does one piece of work on a line; none if there is no such line. Only a claim makes one.
     ///
     /// The work happens within one poll, so a future that was dropped does nothing later.
     async fn on<T>(
         &self,
-        (step, name, make): (Step, &Name, bool),
+        step: Step,
+        name: &Name,
         mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
     ) -> Result<Option<T>> {
-        let give_up = self.world.clock.now().saturating_add(PATIENCE);
+        let mut give_up = None;
         let mut revived = false;
         loop {
             let life = self.life(step)?;
-            match self.attempt(&life, name, make, &mut work) {
+            match self.attempt(&life, step, name, &mut work) {
                 Ok(Tried::Done(answer)) => return Ok(Some(answer)),
                 Ok(Tried::Absent) => return Ok(None),
                 Ok(Tried::Busy) => {}
-                Err(trouble) if make && !revived && trouble.is_missing() => {
+                Err(trouble) if step == Step::Claim && !revived && trouble.is_missing() => {
                     revived = true;
                     self.revive(step)?;
                     continue;
                 }
                 Err(trouble) => return Err(trouble.at(step)),
             }
-            if self.world.clock.now() >= give_up {
-                return Err(self.busy(step, name));
+            let now = self.world.clock.now();
+            if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
+                return Err(self.world.busy(step, name));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -131,30 +126,36 @@ impl FileSession {
     fn attempt<T>(
         &self,
         life: &Life,
+        step: Step,
         name: &Name,
-        make: bool,
         work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
     ) -> std::result::Result<Tried<T>, super::error::Trouble> {
         let me = life.presence.id;
         let slot = self.lines.slot(name);
         let mut slot = slot.lock();
-        let tried = self
-            .lines
-            .with(&mut slot, (&self.world.dir, name, make), |mut locked| {
-                self.world
-                    .work(&mut locked, Some(me), |line, at| work(line, at, me))
-            })?;
-        let now = self.world.clock.now();
+        let place = Place {
+            dir: &self.world.dir,
+            name,
+            make: step == Step::Claim,
+            // A release has nothing to lose in a file that somebody removed.
+            notice: step != Step::Release,
+            // A file that had to be opened anew may be in a directory that was made anew.
+            opened: &|| life.presence.check(),
+        };
+        let tried = self.lines.with(&mut slot, &place, |mut locked| {
+            let work = |line: &mut Line, at: Moment| work(line, at, me);
+            self.world.work(&mut locked, Some(me), work)
+        })?;
         let done = match tried {
+            Tried::Done(done) => done,
             Tried::Busy => return Ok(Tried::Busy),
             Tried::Absent => {
-                slot.absent(now);
+                slot.absent(self.world.clock.now());
                 self.leave_untidy();
                 return Ok(Tried::Absent);
             }
-            Tried::Done(done) => done,
         };
-        slot.note(&done.line, me, now);
+        slot.note(&done.line, me, done.now);
         if slot.idle.is_some() {
             self.leave_untidy();
         }
@@ -182,70 +183,10 @@ impl FileSession {
             let sweep = |line: &mut Line, at: Moment, _| {
                 ((), line.sweep_dead(at, |session| session == dead))
             };
-            if let Err(error) = self.on((Step::Wait, &name, false), sweep).await {
+            if let Err(error) = self.on(Step::Wait, &name, sweep).await {
                 tracing::debug!(%error, "a dead session's claims are left to their lease");
             }
         }
-    }
-
-    fn leave_untidy(&self) {
-        if !self.untidy.swap(true, Ordering::AcqRel) {
-            self.tidy.notify_one();
-        }
-    }
-
-    /// Removes the files of names that have been idle for a while, and forgets those lines.
-    pub(super) fn tidy(&self, idle: Duration) {
-        self.untidy.store(false, Ordering::Release);
-        let at = self.world.moment();
-        let idle = u64::try_from(idle.as_micros()).unwrap_or(Micros::MAX);
-        let over = |slot: &Slot| {
-            slot.idle
-                .is_some_and(|since| since.saturating_add(idle) <= at.now)
-        };
-        for name in self.lines.names(|slot| slot.idle.is_some()) {
-            let slot = self.lines.slot(&name);
-            let mut slot = slot.lock();
-            let removed = over(&slot) && self.remove(&mut slot, &name, at);
-            drop(slot);
-            if removed {
-                self.lines.forget(&name, over);
-            } else {
-                self.leave_untidy();
-            }
-        }
-    }
-
-    /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
-    fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
-        let removed = self
-            .lines
-            .with(slot, (&self.world.dir, name, false), |mut locked| {
-                let line = locked.line()?;
-                let removable = line.is_idle() && line.last_fence() < at.floor;
-                match removable {
-                    true => locked.remove().map(|()| true),
-                    // Somebody else uses it now, and will tidy up.
-                    false => Ok(!line.is_idle()),
-                }
-            });
-        match removed {
-            Ok(Tried::Done(done)) => done,
-            Ok(Tried::Absent) => true,
-            Ok(Tried::Busy) => false,
-            Err(_) => true,
-        }
-    }
-
-    fn busy(&self, step: Step, name: &Name) -> Error {
-        let path = self.world.dir.line(name);
-        let what = format!(
-            "{} was locked for 10 s: is a process stopped in the middle of its work?",
-            path.display()
-        );
-        Error::new(ErrorKind::TimedOut, step, what)
-            .on("file")
-            .of(name)
     }
 
     /// Keeps the session's own file fresh; false if it is gone.
@@ -259,7 +200,7 @@ impl FileSession {
     }
 
     async fn beat(&self, claim: &Claim) -> Result<Standing> {
-        let standing = self.on((Step::Heartbeat, &claim.name, false), |line, at, me| {
+        let standing = self.on(Step::Heartbeat, &claim.name, |line, at, me| {
             let (mut standing, mut changes) = line.heartbeat(claim.id, at);
             if matches!(standing, Standing::Waiting { .. })
                 && let Some(more) = self.world.clear_way(line, at, ahead_of(line, claim.id, me))
@@ -276,10 +217,7 @@ impl FileSession {
 #[async_trait]
 impl Session for FileSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        if self.life(Step::Claim)?.presence.is_gone() {
-            self.revive(Step::Claim)?;
-        }
-        let answer = self.on((Step::Claim, &claim.name, true), |line, at, me| {
+        let answer = self.on(Step::Claim, &claim.name, |line, at, me| {
             let ask = claim.ask(me);
             let (answer, mut changes) = line.claim(&ask, at);
             let in_the_way = match answer {
@@ -323,7 +261,7 @@ impl Session for FileSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let released = self.on((Step::Release, &claim.name, false), |line, at, _| {
+        let released = self.on(Step::Release, &claim.name, |line, at, _| {
             line.release(claim.id, used, at)
         });
         Ok(released.await?.unwrap_or(Release::Gone))
@@ -338,11 +276,11 @@ impl Session for FileSession {
         for name in self.lines.names(|slot| slot.mine) {
             let leave =
                 |line: &mut Line, at: Moment, _| ((), line.sweep_dead(at, |session| session == me));
-            if let Err(error) = self.on((Step::Close, &name, false), leave).await {
+            if let Err(error) = self.on(Step::Close, &name, leave).await {
                 failed = Some(error);
             }
         }
-        self.tidy(Duration::ZERO);
+        self.tidy_up().await;
         // With its file the last of the session goes, and whatever could not be released above.
         drop(self.life.lock().take());
         failed.map_or(Ok(()), Err)

@@ -29,7 +29,7 @@ pub(super) fn leave(
     if std::fs::metadata(&path).is_ok_and(|log| log.len() > LARGE) {
         let _ = std::fs::rename(&path, dir.root.join("evicted.log.1"));
     }
-    let why = &why[..why.floor_char_boundary(WHY)];
+    let why = super::push::cut(why, WHY);
     let command = &by.command;
     let line = format!(
         "@{} {by} ({command:?}) evicted {name:?} fences {fences:?}: {why:?}\n",

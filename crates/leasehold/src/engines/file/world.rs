@@ -1,15 +1,19 @@
 //! What the sessions of one directory share, and how work on a line is done.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use super::alive;
-use super::dir::Dir;
+use super::dir::{Dir, io};
 use super::error::Trouble;
 use super::push::Post;
 use super::store::Locked;
 use crate::claim::{ClaimId, SessionId};
+use crate::clock::Micros;
 use crate::engine::{Clock, Ended};
+use crate::error::{Error, ErrorKind, Step};
 use crate::line::{Change, Line, Moment, What};
+use crate::name::Name;
 
 /// A directory, a clock, and a way to tell other sessions.
 #[derive(Debug)]
@@ -24,11 +28,33 @@ pub(super) struct Done<T> {
     pub(super) answer: T,
     /// To be told once the file is unlocked.
     pub(super) changes: Vec<Change>,
-    /// The line as it is now.
+    /// The line as it is now, and when that is.
     pub(super) line: Line,
+    pub(super) now: Micros,
 }
 
+/// How long a line may be busy with others before an operation gives up.
+pub(super) const PATIENCE: Micros = 10_000_000;
+
 impl World {
+    pub(super) fn open(dir: &Path, clock: Clock) -> Result<Self, Trouble> {
+        let dir = Dir::open(dir)?;
+        let post = Post::new().map_err(|error| io("send from", &dir.root, &error))?;
+        Ok(Self { dir, clock, post })
+    }
+
+    /// The error of an operation that gave up. Nothing has happened.
+    pub(super) fn busy(&self, step: Step, name: &Name) -> Error {
+        let path = self.dir.line(name);
+        let what = format!(
+            "{} was locked for 10 s: is a process stopped in the middle of its work?",
+            path.display()
+        );
+        Error::new(ErrorKind::TimedOut, step, what)
+            .on("file")
+            .of(name)
+    }
+
     pub(super) fn moment(&self) -> Moment {
         Moment {
             now: self.clock.now(),
@@ -52,6 +78,7 @@ impl World {
             answer,
             changes,
             line,
+            now: at.now,
         })
     }
 
@@ -63,6 +90,11 @@ impl World {
         me: Option<SessionId>,
         changes: &mut Vec<Change>,
     ) {
+        let to_others =
+            |change: &Change| matches!(change.what, What::Granted(_)) && Some(change.session) != me;
+        if !changes.iter().any(to_others) {
+            return;
+        }
         let mut alive: HashSet<SessionId> = me.into_iter().collect();
         loop {
             let granted = changes
