@@ -92,8 +92,8 @@ fn shared_holders_exclude_those_who_are_alone() {
     let alone = place.leasehold(&["run", "x", "--no-wait", "--", "true"]);
     assert_eq!(alone.code, 75, "{alone:?}");
     drop((one, two));
-    let alone = place.hold("x", &[], "sleep 1000");
-    let shared = place.leasehold(&["run", "x", "--shared", "--no-wait", "--", "true"]);
+    let alone = place.hold("y", &[], "sleep 1000");
+    let shared = place.leasehold(&["run", "y", "--shared", "--no-wait", "--", "true"]);
     assert_eq!(shared.code, 75, "{shared:?}");
     drop(alone);
 }

@@ -28,16 +28,18 @@ fn talk(place: &Place, steps: &[(&str, &str)]) {
 #[test]
 fn the_child_reads_the_terminal_and_gives_it_back() {
     let place = Place::new();
+    let child = "echo as\"\"k; read line; echo got-$line; exit 4";
+    // A script has no job control: it cannot take the terminal back by itself.
+    let script = "$LH run x -- sh -c \"$CHILD\"; echo code-$?; read line; echo then-$line";
     talk(
         &place,
         &[
-            (
-                "ready> ",
-                "$LH run x -- sh -c 'echo a''sk; read line; echo got-$line; exit 4'\\n",
-            ),
+            ("ready> ", &format!("export CHILD='{child}'\\n")),
+            ("ready> ", &format!("sh -c '{script}'\\n")),
             ("ask", "hello\\n"),
-            ("got-hello", "echo code-$?\\n"),
-            ("code-4", "exit 0\\n"),
+            ("got-hello", ""),
+            ("code-4", "there\\n"),
+            ("then-there", "exit 0\\n"),
         ],
     );
 }
@@ -50,7 +52,7 @@ fn interrupt_reaches_the_child_alone() {
         &[
             (
                 "ready> ",
-                "$LH run x -- sh -c 'echo run''ning; sleep 1000'\\n",
+                "$LH run x -- sh -c 'echo run''ning; read line'\\n",
             ),
             ("running", "\\x03"),
             ("ready> ", "echo code-$?\\n"),
@@ -63,15 +65,20 @@ fn interrupt_reaches_the_child_alone() {
 #[test]
 fn suspend_stops_the_job_and_the_shell_goes_on_with_it() {
     let place = Place::new();
+    let child = "echo $$ > pid; echo run\"\"ning; read line; echo got-$line";
     talk(
         &place,
         &[
             (
                 "ready> ",
-                "$LH run x --lease 1h -- sh -c 'echo run''ning; read line; echo got-$line'\\n",
+                &format!("$LH run x --lease 1h -- sh -c '{child}'\\n"),
             ),
             ("running", "\\x1a"),
-            ("Stopped", "$LH run x --no-wait -- true; echo code-$?\\n"),
+            (
+                "Stopped",
+                "echo state-$(cut -d' ' -f3 /proc/$(cat pid)/stat)\\n",
+            ),
+            ("state-T", "$LH run x --no-wait -- true; echo code-$?\\n"),
             ("code-75", "fg\\n"),
             ("LH run", "hello\\n"),
             ("got-hello", "echo code-$?\\n"),
@@ -89,10 +96,14 @@ fn a_suspended_job_can_go_on_in_the_background() {
             (
                 "ready> ",
                 // Not a loop of commands: a shell that is just starting one may not stop.
-                "mkfifo go; $LH run x --lease 1h -- sh -c 'echo run''ning; read line < go; echo do''ne'\\n",
+                "mkfifo go; $LH run x --lease 1h -- sh -c 'echo $$ > pid; echo run''ning; read line < go; echo do''ne'\\n",
             ),
             ("running", "\\x1a"),
-            ("Stopped", "bg; echo > go\\n"),
+            (
+                "Stopped",
+                "echo state-$(cut -d' ' -f3 /proc/$(cat pid)/stat)\\n",
+            ),
+            ("state-T", "bg; echo > go\\n"),
             ("done", "wait; echo code-$?\\n"),
             ("code-0", "exit 0\\n"),
         ],
@@ -178,13 +189,11 @@ fn a_child_in_a_pipeline_gets_the_terminal_when_it_asks() {
 #[test]
 fn a_command_that_cannot_be_run_gives_the_terminal_back() {
     let place = Place::new();
+    let script = "$LH run x -- /no/such/command; read line; echo got-$line";
     talk(
         &place,
         &[
-            (
-                "ready> ",
-                "$LH run x -- /no/such/command; read line; echo got-$line\\n",
-            ),
+            ("ready> ", &format!("sh -c '{script}'\\n")),
             ("No such file", "hello\\n"),
             ("got-hello", "exit 0\\n"),
         ],
