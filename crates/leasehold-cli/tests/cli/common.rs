@@ -194,7 +194,7 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let state = stat
         .ok()
-        .and_then(|stat| Some(stat.rsplit_once(") ")?.1.chars().next()?));
+        .and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
