@@ -45,16 +45,19 @@ pub(super) async fn hold(
             return Err(child::not_run(&program.words[0], &error));
         }
     };
-    let end = watch(&guard, &mut child, &watchdog, signals, grace).await?;
-    if let End::Lost(why) = end {
-        stop(&guard, &mut child, grace).await?;
-        watchdog.done();
-        return Err(Failure::new(Exit::Lost, format!("lost: {why}")));
+    match watch(&guard, &mut child, &watchdog, signals, grace).await? {
+        End::Ended(code) => {
+            watchdog.done();
+            // The terminal is ours again before anybody else can hold the lock.
+            drop(child);
+            release(guard, code).await
+        }
+        End::Lost(why) => {
+            stop(&guard, &mut child, grace).await;
+            watchdog.done();
+            Err(Failure::new(Exit::Lost, format!("lost: {why}")))
+        }
     }
-    watchdog.done();
-    let End::Ended(code) = end else { return Ok(0) };
-    drop(child);
-    release(guard, code).await
 }
 
 /// Until the command ends, or must be stopped.
@@ -104,7 +107,7 @@ fn endangered(guard: &Guard, grace: Duration) -> bool {
 }
 
 /// SIGTERM to the whole group, and SIGKILL after the grace or just before the lease ends, whichever is first.
-async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Result<(), Failure> {
+async fn stop(guard: &Guard, child: &mut Child, grace: Duration) {
     // The deadline stands also when the lock was taken away before it.
     let ahead = tokio::time::Instant::from_std(guard.deadline())
         .saturating_duration_since(tokio::time::Instant::now());
@@ -119,7 +122,6 @@ async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Result<(), F
         // The kernel may take a moment; what it cannot end, nobody can.
         let _ = timeout(GRACE_MAX, ended(child)).await;
     }
-    Ok(())
 }
 
 /// Until the child has ended.

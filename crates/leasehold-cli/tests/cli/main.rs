@@ -1,4 +1,8 @@
 //! The real command, as processes, on directories of their own.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, helpers included"
+)]
 
 mod common;
 mod loss;

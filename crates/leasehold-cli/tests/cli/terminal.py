@@ -8,7 +8,7 @@ import time
 
 
 def main():
-    # Arguments: pairs of "what to wait for" and "what to type then", separated by empty arguments from the shell.
+    # Arguments: what to wait for, what to type then, and so on in turn.
     steps = list(zip(sys.argv[1::2], sys.argv[2::2]))
     pid, terminal = pty.fork()
     if pid == 0:
