@@ -72,18 +72,25 @@ impl Served {
 struct Job {
     how: How,
     url: String,
-    counter: PathBuf,
+    /// Counted on by every holder, to see that the lock excludes; `-` where time is what matters.
+    counter: Counter,
+    /// The file that `flock` is taken on.
+    lock: PathBuf,
     lockers: usize,
     time: Duration,
 }
 
-/// `lockers HOW URL COUNTER LOCKERS MILLIS`: reports a line per locker.
+/// A number in a shared file, or nothing.
+type Counter = Option<PathBuf>;
+
+/// `lockers HOW URL LOCK COUNTER LOCKERS MILLIS`: reports a line per locker.
 pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
-    let mut next = || arguments.next().ok_or("a worker needs five arguments");
+    let mut next = || arguments.next().ok_or("a worker needs six arguments");
     let job = Job {
         how: How::parse(&next()?)?,
         url: next()?,
-        counter: next()?.into(),
+        lock: next()?.into(),
+        counter: Some(next()?).filter(|path| path != "-").map(PathBuf::from),
         lockers: next()?.parse()?,
         time: Duration::from_millis(next()?.parse()?),
     };
@@ -107,7 +114,7 @@ fn wait_for_start() -> Outcome<()> {
 
 async fn with_tasks(job: &Job) -> Outcome<Vec<Served>> {
     let client = leasehold::connect(&job.url).await?;
-    let counter = Arc::new(open(&job.counter)?);
+    let counter = Arc::new(job.counter.as_ref().map(open).transpose()?);
     wait_for_start()?;
     let (start, time) = (Watch::start(), job.time);
     let mut tasks = JoinSet::<Result<Served, String>>::new();
@@ -136,11 +143,10 @@ async fn with_tasks(job: &Job) -> Outcome<Vec<Served>> {
 
 /// Each thread has an open file of its own: `flock` excludes open files, not threads.
 fn with_threads(job: &Job) -> Outcome<Vec<Served>> {
-    let lock = job.counter.with_extension("lock");
     let mut files = Vec::new();
     for _ in 0..job.lockers {
-        let options = File::options().create(true).append(true).open(&lock);
-        files.push((options?, open(&job.counter)?));
+        let options = File::options().create(true).append(true).open(&job.lock);
+        files.push((options?, job.counter.as_ref().map(open).transpose()?));
     }
     wait_for_start()?;
     let (start, time) = (Watch::start(), job.time);
@@ -176,7 +182,10 @@ fn open(counter: &PathBuf) -> std::io::Result<File> {
 }
 
 /// Two steps, so that it goes wrong unless the lock excludes.
-fn increment(counter: &File) -> std::io::Result<()> {
+fn increment(counter: &Option<File>) -> std::io::Result<()> {
+    let Some(counter) = counter else {
+        return Ok(());
+    };
     let mut bytes = [0; 8];
     counter.read_exact_at(&mut bytes, 0)?;
     let next = u64::from_le_bytes(bytes) + 1;

@@ -277,6 +277,44 @@ fn another_user_is_kept_out() {
     assert!(refused.starts_with("error denied"), "{refused}");
 }
 
+#[test]
+fn a_file_system_that_may_be_remote_is_refused() {
+    if skip::asked_for("fuse") {
+        return;
+    }
+    let world = World::new(LONG);
+    let (real, mounted) = (
+        world.home.path().join("real"),
+        world.home.path().join("mounted"),
+    );
+    for folder in [&real, &mounted] {
+        std::fs::create_dir(folder).expect("a directory");
+    }
+    let bindfs = Command::new("bindfs").arg(&real).arg(&mounted).status();
+    assert!(
+        bindfs.is_ok_and(|status| status.success()),
+        "bindfs is not there or may not mount: run scripts/servers, or skip with LEASEHOLD_SKIP=fuse"
+    );
+    let _unmount = Unmount(mounted.clone());
+    let locker = Process::start(&mut world.command(&mounted.join("locks")));
+    let refused = locker.hear();
+    assert!(refused.starts_with("error unsupported"), "{refused}");
+}
+
+#[test]
+fn a_level_that_is_not_reached_is_refused_with_the_reason() {
+    let world = World::new(LONG);
+    let url = format!("file:{}", world.dir().display());
+    let require = |level| {
+        let options = leasehold::Options::new().require(level);
+        leasehold::blocking::connect_with(&url, options)
+    };
+    assert!(require(leasehold::engine::Level::L2).is_ok());
+    let refused = require(leasehold::engine::Level::L3).expect_err("L3 needs a transaction");
+    assert_eq!(refused.kind(), leasehold::ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("L2"), "{refused}");
+}
+
 fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");

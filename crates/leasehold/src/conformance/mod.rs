@@ -1,7 +1,7 @@
 //! The executable contract: one list of checks, the same for every engine.
 //!
 //! Each check is an async function over a [`Subject`] and cites the numbered promises of `docs/promises.md`. An engine
-//! passes if none of them panics. [`checks!`](crate::conformance_tests) makes a test of each.
+//! passes if none of them panics. [`conformance_tests!`](crate::conformance_tests) makes a test of each.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -144,8 +144,12 @@ pub fn fresh_name() -> String {
 
 /// Makes a `#[tokio::test]` of every check, for the engine that an async expression makes.
 ///
-/// ```ignore
+/// ```
+/// use leasehold::conformance::Subject;
+/// use leasehold::engine::{Clock, Memory};
+///
 /// leasehold::conformance_tests!(Subject::new(Memory::new(Clock::boot())));
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
