@@ -139,7 +139,8 @@ impl WriteGuard {
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was no longer held; the lock is given back then.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was no longer held, and
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once; the guard is given back then.
     /// # Not promised
     /// There is no way back up: release, then ask to write.
     ///

@@ -1,13 +1,10 @@
 //! The line of one name inside this process.
 
 use std::collections::hash_map::Entry;
-use std::panic::Location;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use super::owner::Who;
+use super::ask::Ask;
 use super::state::{Active, Parked, State, Wake, Wakes};
-use super::terms::{Reentrant, Terms};
 use super::turn::{End, Front, Turn};
 use super::{Bound, Registry};
 use crate::claim::{Claim, Mode};
@@ -16,47 +13,6 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
 use crate::session::{Asked, Grant, Home, Keeper, State as Validity};
 use crate::sync::Shared;
-
-/// One task's request, as the local line sees it.
-#[derive(Debug, Clone)]
-pub(crate) struct Ask {
-    pub(crate) mode: Mode,
-    pub(crate) waits: bool,
-    pub(crate) lease: Duration,
-    pub(crate) keep_alive: bool,
-    pub(crate) min_hold: Duration,
-    pub(crate) linger: Duration,
-    pub(crate) strict: bool,
-    pub(crate) reentrant: bool,
-    pub(crate) who: Who,
-    pub(crate) place: &'static Location<'static>,
-}
-
-impl Ask {
-    pub(crate) fn new(
-        mode: Mode,
-        waits: bool,
-        terms: &Terms,
-        place: &'static Location<'static>,
-    ) -> Self {
-        let who = match &terms.reentrant {
-            Reentrant::Owner(owner) => owner.into(),
-            _ => Who::runs(),
-        };
-        Self {
-            mode,
-            waits,
-            lease: terms.lease,
-            keep_alive: terms.keep_alive,
-            min_hold: terms.min_hold,
-            linger: terms.linger,
-            strict: terms.strict,
-            reentrant: terms.reentrant != Reentrant::No,
-            who,
-            place,
-        }
-    }
-}
 
 /// The line of one name inside this process.
 pub(crate) struct Local {
@@ -273,6 +229,17 @@ impl Local {
             reusable,
         });
         self.keeper.park(grant, Some(until));
+    }
+
+    /// How often the user of a turn has entered it.
+    pub(super) fn depth(&self, grant: &Arc<Grant>, fence: crate::fence::Fence) -> u32 {
+        let mut state = self.state.lock();
+        let Some(index) = state.find(grant) else {
+            return 0;
+        };
+        let mut users = state.actives[index].users.iter();
+        let user = users.find(|user| user.fence == fence);
+        user.map_or(0, |user| user.depth)
     }
 
     /// A writer became a reader: readers of this process may join it.

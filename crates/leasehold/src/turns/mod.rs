@@ -6,6 +6,7 @@
 //! Everything half-done is a value whose `Drop` passes it on: a [`Turn`] ends, a [`Front`] lets the next task go to
 //! the engine. So a future may be dropped at any await.
 
+mod ask;
 mod local;
 mod owner;
 mod state;
@@ -16,7 +17,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub(crate) use self::local::{Ask, Local};
+pub(crate) use self::ask::Ask;
+pub(crate) use self::local::Local;
 pub use self::owner::Owner;
 pub(crate) use self::terms::{Reentrant, Terms};
 pub(crate) use self::turn::Turn;

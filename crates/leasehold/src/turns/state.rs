@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Bound;
-use super::local::{Ask, Local};
+use super::ask::Ask;
+use super::local::Local;
 use super::owner::Who;
 use super::turn::{Front, Turn};
 use crate::claim::Mode;
@@ -211,7 +212,10 @@ impl Active {
             && !ask.strict
             && self.mode == ask.mode
             && (ask.mode.exclusive() || ask.mode == Mode::Read)
-            && self.keep_alive == ask.keep_alive
+            // A fixed lease and a minimum hold count from a grant of one's own.
+            && self.keep_alive
+            && ask.keep_alive
+            && ask.min_hold.is_zero()
             && self.grant.claim.lease == ask.lease
             && within
             && self.grant.has_fences()

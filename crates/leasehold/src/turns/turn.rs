@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::local::{Ask, Local};
+use super::ask::Ask;
+use super::local::Local;
 use crate::claim::Mode;
 use crate::engine::Release;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::session::Grant;
 
@@ -55,6 +56,11 @@ impl Turn {
 
     /// Goes on as a reader.
     pub(crate) async fn downgrade(&self) -> Result<()> {
+        if self.local.depth(&self.grant, self.fence) > 1 {
+            let what = "the write lock was entered more than once; release the inner guards first";
+            let error = Error::new(ErrorKind::Invalid, Step::Hold, what);
+            return Err(error.of(self.local.name()));
+        }
         self.local
             .keeper()
             .downgrade(&self.grant, Mode::Read)
