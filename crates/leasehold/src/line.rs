@@ -19,6 +19,26 @@ use crate::clock::Micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 
 /// The claims on one name in order of arrival. The front ones that fit hold the lock, the rest wait.
+///
+/// ```
+/// use leasehold::engine::{ClaimId, Mode, SessionId};
+/// use leasehold::line::{Ask, Line, Moment, Release, Standing, What};
+///
+/// let ask = |mode| Ask { id: ClaimId::random(), session: SessionId::random(), mode, lease: 1000, waits: true };
+/// let (writer, reader) = (ask(Mode::Write), ask(Mode::Read));
+/// let at = |now| Moment { now, floor: 0 };
+///
+/// let mut line = Line::default();
+/// let (answer, _) = line.claim(&writer, at(0));
+/// assert!(matches!(answer, Ok(Standing::Held(_))));
+/// let (answer, _) = line.claim(&reader, at(10));
+/// assert!(matches!(answer, Ok(Standing::Waiting { ahead: 1, .. })));
+///
+/// let (release, changes) = line.release(writer.id, 1, at(20));
+/// assert_eq!(release, Release::Released);
+/// assert_eq!(changes[0].claim, reader.id); // to be told to its session
+/// assert!(matches!(changes[0].what, What::Granted(_)));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Line {
     capacity: u32,

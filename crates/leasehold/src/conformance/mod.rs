@@ -167,7 +167,7 @@ macro_rules! conformance_tests {
             reentrant: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write;
             kinds: downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
                 min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
-            turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait,
+            turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
             cancel: lock_at_every_await, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
                 local_waiters, rwlock_and_semaphore, multi, release_at_every_await, downgrade_at_every_await,

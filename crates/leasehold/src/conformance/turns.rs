@@ -80,6 +80,49 @@ pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
     s.idle(&name).await;
 }
 
+/// P15: the bound's time counts as well as its turns.
+pub async fn turns_are_bounded_in_time(s: &Subject) {
+    let (name, hold) = (fresh_name(), Duration::from_millis(10));
+    let bound = Bound::new(1_000_000, Duration::from_millis(40));
+    let busy = s.client_with(Options::new().bound(bound)).await;
+    let other = s.client().await;
+    let first = busy.mutex(&name).lock().await.expect("free");
+    let turns = Arc::new(AtomicU32::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..60 {
+        let (mutex, turns) = (busy.mutex(&name), turns.clone());
+        let _ = tasks.spawn(async move {
+            let _guard = mutex.lock().await.expect("a turn");
+            let _ = turns.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(hold).await;
+        });
+    }
+    let (waiter, seen) = (other.mutex(&name), turns.clone());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a check plays the part of a user's task"
+    )]
+    let waiter = tokio::spawn(async move {
+        let _guard = waiter.lock().await.expect("granted");
+        seen.load(Ordering::SeqCst)
+    });
+    s.waiting(&name, 1).await;
+    let _ = first.release().await.expect("released");
+    let passed = s
+        .soon("P15: the other process is served", waiter)
+        .await
+        .expect("no panic");
+    assert!(
+        passed <= 8,
+        "P15: {passed} turns of 10 ms passed it, the bound is 40 ms"
+    );
+    assert_eq!(
+        s.soon("P15: all are served", tasks.join_all()).await.len(),
+        60
+    );
+    s.idle(&name).await;
+}
+
 /// P15: readers of one process share one claim.
 pub async fn readers_share_one_claim(s: &Subject) {
     let (a, name) = (s.client().await, fresh_name());

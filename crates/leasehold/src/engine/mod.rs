@@ -44,6 +44,27 @@ use crate::name::Name;
 /// One deployment of one engine.
 ///
 /// No method has a default body: a wrapper must forward every one of them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::engine::{Claim, Clock, Engine, Event, Identity, Inbox, Memory, Mode, Standing};
+/// use leasehold::Name;
+///
+/// let (tell, told) = std::sync::mpsc::channel();
+/// let engine = Memory::new(Clock::boot());
+/// let me = Identity::of_this_process();
+/// let session = engine.open(&me, Inbox::new(move |event| tell.send(event).unwrap())).await?;
+///
+/// let lease = std::time::Duration::from_secs(10);
+/// let [first, second] = [(); 2].map(|()| Claim::new(Name::new("x").unwrap(), Mode::Mutex, lease));
+/// assert!(matches!(session.claim(&first).await?, Standing::Held(_)));
+/// assert!(matches!(session.claim(&second).await?, Standing::Waiting { ahead: 1, .. }));
+/// assert_eq!(told.recv(), Ok(Event::Wanted(first.id)));
+///
+/// session.release(&first, 1).await?;
+/// assert!(matches!(told.recv(), Ok(Event::Granted(id, _)) if id == second.id));
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// The engine's word in errors and logs: `memory`, `file`, `redis`.
