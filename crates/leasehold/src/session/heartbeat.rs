@@ -183,6 +183,11 @@ impl Keeper {
                     .due
                     .min(self.clock.now().saturating_add(micros(look_again)));
             }
+            Standing::Unheard => {
+                if let Some(grant) = entry.grant() {
+                    grant.set_unsure(true);
+                }
+            }
             Standing::Gone | Standing::Busy => {
                 let why = match validity(entry.said, claim.lease) <= self.clock.now() {
                     true => Ended::Expired,
