@@ -71,7 +71,7 @@ end
 
 local function save(line)
   if line.held + line.waiting == 0 then
-    if not line.changed then return end
+    if not line.changed and (line.last == 0 or line.last >= now) then return end
     redis.call('DEL', line.key)
     if line.last >= now then
       redis.call('HSET', line.key, 'l', int(line.last))
