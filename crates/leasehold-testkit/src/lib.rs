@@ -3,6 +3,8 @@
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
+//! - [`proxy`]: a TCP proxy that delays, holds back, cuts and resets.
+//! - [`servers`]: real servers as values.
 //! - [`log`]: what was logged while a closure ran.
 //! - [`skip`]: skipping on purpose, printed and counted.
 
@@ -10,4 +12,6 @@ pub mod faulty;
 pub mod log;
 pub mod poll;
 pub mod process;
+pub mod proxy;
+pub mod servers;
 pub mod skip;

@@ -35,7 +35,7 @@ pub struct Url {
 }
 
 /// Options whose value is never shown.
-const SECRET_PARAMS: &[&str] = &["password", "token", "auth", "secret"];
+const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
 
 impl Url {
     /// Takes a URL apart.
@@ -189,6 +189,17 @@ const OPENERS: &[Opener] = &[
     Opener {
         schemes: &["file"],
         open: crate::engines::file::open,
+    },
+    #[cfg(feature = "redis")]
+    Opener {
+        schemes: &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "redis+sentinel",
+            "redis+cluster",
+        ],
+        open: crate::engines::redis::open,
     },
 ];
 

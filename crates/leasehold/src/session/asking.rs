@@ -67,7 +67,7 @@ impl Keeper {
         let answer = within(patience(claim), self.session.claim(claim)).await;
         Ok(match answer.ok_or_else(|| self.late(claim))?? {
             Standing::Busy => Outcome::Busy,
-            Standing::Gone => Outcome::Ended(Ended::Forgotten),
+            Standing::Gone | Standing::Unheard => Outcome::Ended(Ended::Forgotten),
             Standing::Held(held) => Outcome::Granted(held),
             Standing::Waiting { look_again, .. } => match self.wait(claim, sent, look_again) {
                 Ok(outcome) => outcome,

@@ -181,6 +181,11 @@ impl Keeper {
             }
             // The grant was pushed while this answer was on its way.
             (Standing::Waiting { .. }, Some(grant)) if grant.since >= sent => entry.heard(sent),
+            (Standing::Unheard, grant) => {
+                if let Some(grant) = grant {
+                    grant.set_unsure(true);
+                }
+            }
             // Gone, or held under another fence: what we had ended.
             _ => {
                 let late = validity(entry.said, claim.lease) <= self.clock.now();

@@ -1,0 +1,316 @@
+//! Redis: one server, with TLS, below Sentinel, as a Cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{Running, directory, free_port};
+use crate::poll::until;
+
+/// One `redis-server`.
+#[derive(Debug)]
+pub struct Redis {
+    home: TempDir,
+    /// Where it listens on the loopback address.
+    pub port: u16,
+    args: Vec<String>,
+    tls: bool,
+    /// None while it is stopped.
+    running: Option<Running>,
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+impl Redis {
+    /// A server that keeps nothing on disk.
+    pub fn start() -> Self {
+        Self::with("--save  --appendonly no")
+    }
+
+    /// A server that has every write on disk before it answers.
+    pub fn durable() -> Self {
+        Self::with("--save  --appendonly yes --appendfsync always")
+    }
+
+    /// A server with these settings besides the usual ones.
+    pub fn with(settings: &str) -> Self {
+        Self::launch(directory(), free_port(), settings, false)
+    }
+
+    /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
+    pub fn tls() -> Self {
+        let home = directory();
+        certificates(home.path());
+        let port = free_port();
+        let dir = home.path().display();
+        let settings = format!(
+            "--tls-port {port} --tls-cert-file {dir}/server.crt --tls-key-file {dir}/server.key \
+             --tls-ca-cert-file {dir}/ca.crt --tls-auth-clients optional --save "
+        );
+        Self::launch(home, port, &settings, true)
+    }
+
+    fn launch(home: TempDir, port: u16, settings: &str, tls: bool) -> Self {
+        let dir = home.path().display();
+        let usual = format!(
+            "--port {} --bind 127.0.0.1 --dir {dir} --unixsocket {dir}/socket --enable-debug-command yes",
+            if tls { 0 } else { port }
+        );
+        let mut args = words(&usual);
+        // An empty value is a value: `--save` alone means to save nothing.
+        for word in settings.split("--").skip(1) {
+            let (name, value) = word.trim_start().split_once(' ').unwrap_or((word, ""));
+            args.push(format!("--{name}"));
+            match words(value) {
+                values if values.is_empty() => args.push(String::new()),
+                values => args.extend(values),
+            }
+        }
+        let mut redis = Self {
+            home,
+            port,
+            args,
+            tls,
+            running: None,
+        };
+        redis.restart();
+        redis
+    }
+
+    /// Starts it again, with what is on its disk, and waits until it answers.
+    pub fn restart(&mut self) {
+        drop(self.running.take());
+        let running = Running::start("redis-server", "redis", self.home.path(), &self.args);
+        self.running = Some(running);
+        until("the server answers", || match self.cli("PING").trim() {
+            "PONG" => Ok(()),
+            other if other.contains("NOAUTH") => Ok(()),
+            other => Err(format!("{other}; it said: {}", self.output())),
+        });
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        drop(self.running.take());
+    }
+
+    /// Stops it, as a machine that hangs, or lets it go on.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn pause(&self, paused: bool) {
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        self.running.as_ref().expect("it runs").signal(signal);
+    }
+
+    /// What it said so far.
+    pub fn output(&self) -> String {
+        self.running
+            .as_ref()
+            .map(Running::output)
+            .unwrap_or_default()
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        match self.tls {
+            true => format!(
+                "rediss://localhost:{}?ca={}",
+                self.port,
+                self.ca().display()
+            ),
+            false => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// Its URL by its Unix socket.
+    pub fn unix_url(&self) -> String {
+        format!("redis+unix://{}/socket", self.home.path().display())
+    }
+
+    /// Whom to trust to trust it.
+    pub fn ca(&self) -> PathBuf {
+        self.home.path().join("ca.crt")
+    }
+
+    /// A command, and what `redis-cli` prints of the answer.
+    pub fn cli(&self, command: &str) -> String {
+        let words: Vec<_> = command.split(' ').collect();
+        self.cli_args(&words)
+    }
+
+    /// A command with arguments that may hold spaces.
+    ///
+    /// # Panics
+    /// If `redis-cli` is not installed.
+    pub fn cli_args(&self, args: &[&str]) -> String {
+        let mut cli = Command::new("redis-cli");
+        let _ = cli.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
+        if self.tls {
+            let _ = cli.args(["--tls", "--cacert"]).arg(self.ca());
+        }
+        let output = cli.args(args).output().expect("redis-cli runs");
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// A certificate authority and a certificate for the loopback address.
+fn certificates(dir: &Path) {
+    let openssl = |args: &str| {
+        let done = Command::new("openssl")
+            .args(words(args))
+            .current_dir(dir)
+            .output();
+        let done = done.expect("openssl runs");
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    let name = dir.join("names");
+    std::fs::write(&name, "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("writable");
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.crt -days 30 -subj /CN=test-authority"
+    ));
+    openssl(&format!(
+        "req {key} -keyout server.key -out server.csr -subj /CN=localhost"
+    ));
+    openssl(
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile names",
+    );
+}
+
+/// A master with two replicas, watched by three sentinels.
+#[derive(Debug)]
+pub struct Sentinels {
+    /// The master comes first, as it began.
+    pub nodes: Vec<Redis>,
+    sentinels: Vec<(TempDir, u16, Running)>,
+}
+
+impl Sentinels {
+    /// Starts all six and waits until they know each other.
+    pub fn start() -> Self {
+        let master = Redis::start();
+        let replica = format!(
+            "--save  --replicaof 127.0.0.1 {} --repl-diskless-sync-delay 0",
+            master.port
+        );
+        let nodes = vec![Redis::with(&replica), Redis::with(&replica)];
+        let nodes: Vec<_> = std::iter::once(master).chain(nodes).collect();
+        let sentinels = (0..3).map(|_| sentinel(nodes[0].port)).collect();
+        let started = Self { nodes, sentinels };
+        until("the sentinels know each other and the replicas", || {
+            let seen: Vec<_> = started
+                .sentinels
+                .iter()
+                .map(|(_, port, _)| masters(*port))
+                .collect();
+            let all =
+                |text: &String| text.contains("slaves=2,sentinels=3") && text.contains("status=ok");
+            seen.iter()
+                .all(all)
+                .then_some(())
+                .ok_or_else(|| seen.join("\n"))
+        });
+        started
+    }
+
+    /// The URL of the master they agree on.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|(_, port, _)| format!("127.0.0.1:{port}"))
+            .collect();
+        format!("redis+sentinel://{}/main", hosts.join(","))
+    }
+
+    /// The port of the master, as a sentinel says.
+    pub fn master(&self) -> u16 {
+        let answer = ask(self.sentinels[0].1, "SENTINEL get-master-addr-by-name main");
+        answer
+            .lines()
+            .nth(1)
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+fn masters(port: u16) -> String {
+    ask(port, "INFO sentinel")
+}
+
+fn ask(port: u16, command: &str) -> String {
+    let mut cli = Command::new("redis-cli");
+    let output = cli
+        .args(["-p", &port.to_string()])
+        .args(command.split(' '))
+        .output();
+    String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).into_owned()
+}
+
+fn sentinel(master: u16) -> (TempDir, u16, Running) {
+    let (home, port) = (directory(), free_port());
+    let config = home.path().join("sentinel.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
+        home.path().display()
+    );
+    std::fs::write(&config, text).expect("writable");
+    let args = [config.display().to_string()];
+    let running = Running::start("redis-sentinel", "redis", home.path(), &args);
+    (home, port, running)
+}
+
+/// Three masters that share the slots.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The members.
+    pub nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    /// Starts three masters and waits until each of them has its slots.
+    pub fn start() -> Self {
+        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-config-file nodes.conf";
+        let nodes: Vec<_> = (0..3).map(|_| Redis::with(settings)).collect();
+        let all: Vec<_> = nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port))
+            .collect();
+        let mut create = vec!["--cluster", "create"];
+        create.extend(all.iter().map(String::as_str));
+        create.push("--cluster-yes");
+        let said = nodes[0].cli_args(&create);
+        until("the cluster is whole", || {
+            let seen: Vec<_> = nodes.iter().map(|node| node.cli("CLUSTER INFO")).collect();
+            let whole = |text: &String| {
+                text.contains("cluster_state:ok") && text.contains("cluster_known_nodes:3")
+            };
+            seen.iter()
+                .all(whole)
+                .then_some(())
+                .ok_or_else(|| format!("{said}\n{}", seen.join("\n")))
+        });
+        Self { nodes }
+    }
+
+    /// Its URL, with every member.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port))
+            .collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+}

@@ -1,0 +1,269 @@
+//! What a URL says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::error::Trouble;
+use super::keys::Keys;
+use super::stream::{Address, Tls};
+use super::wire::{Login, Target};
+use crate::engine::{Params, Url};
+use crate::error::{Result, Step};
+
+/// A deployment, as its URL describes it.
+#[derive(Debug, Clone)]
+pub(super) struct Config {
+    pub(super) shape: Shape,
+    /// Servers, sentinels or members of a cluster.
+    pub(super) hosts: Vec<Address>,
+    pub(super) tls: Option<Tls>,
+    pub(super) login: Login,
+    pub(super) database: i64,
+    pub(super) keys: Keys,
+    /// How long one step on the network may take.
+    pub(super) patience: Duration,
+    /// How many replicas must have a grant before it is told.
+    pub(super) replicas: u32,
+    /// Whether a server that throws keys away when its memory is full may be used.
+    pub(super) evicting: bool,
+}
+
+/// How the servers belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    One,
+    Sentinel { master: String, login: Login },
+    Cluster,
+}
+
+impl Config {
+    pub(super) fn of(url: &Url) -> Result<Self> {
+        let mut params = url.params();
+        let read = Self::read(url, &mut params).map_err(|trouble| trouble.at(Step::Connect))?;
+        params.finish()?;
+        Ok(read)
+    }
+
+    fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
+        let tls = tls(url.scheme() == "rediss", params)?;
+        let (shape, hosts, database) = place(url, params)?;
+        let keys = Keys {
+            prefix: params.take("prefix").unwrap_or_else(|| "lh:".to_owned()),
+        };
+        if keys.prefix.contains(['{', '}']) {
+            return Err(Trouble::Config(
+                "the prefix has a brace; braces choose the slot".to_owned(),
+            ));
+        }
+        Ok(Self {
+            shape,
+            hosts,
+            tls,
+            login: Login {
+                user: url.user().map(str::to_owned),
+                password: url.password().map(str::to_owned),
+            },
+            database,
+            keys,
+            patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
+            replicas: number(params, "replicas", 0)?,
+            evicting: flag(params, "evicting")?,
+        })
+    }
+
+    /// A server of this deployment.
+    pub(super) fn target(&self, address: Address) -> Target {
+        Target {
+            address,
+            tls: self.tls.clone(),
+            login: self.login.clone(),
+            database: self.database,
+        }
+    }
+
+    /// Where it is, without secrets. Hosts in any order are the same place.
+    pub(super) fn location(&self) -> String {
+        let mut hosts: Vec<_> = self.hosts.iter().map(Address::to_string).collect();
+        hosts.sort();
+        let hosts = hosts.join(",");
+        let place = match &self.shape {
+            Shape::One => format!("redis://{hosts}/{}", self.database),
+            Shape::Sentinel { master, .. } => {
+                format!("redis+sentinel://{hosts}/{master}/{}", self.database)
+            }
+            Shape::Cluster => format!("redis+cluster://{hosts}"),
+        };
+        format!("{place}?prefix={}", self.keys.prefix)
+    }
+}
+
+fn place(
+    url: &Url,
+    params: &mut Params,
+) -> std::result::Result<(Shape, Vec<Address>, i64), Trouble> {
+    let hosts = |port| -> std::result::Result<Vec<_>, Trouble> {
+        let hosts = url.hosts().iter().map(|host| Address::parse(host, port));
+        hosts.collect()
+    };
+    let path = url.path().trim_matches('/');
+    match url.scheme() {
+        "redis+unix" => {
+            let database = number(params, "db", 0)?;
+            if url.path().is_empty() || !url.hosts().is_empty() {
+                return Err(Trouble::Config(
+                    "write redis+unix:///path/of/the/socket".to_owned(),
+                ));
+            }
+            Ok((Shape::One, vec![Address::Unix(url.path().into())], database))
+        }
+        "redis+sentinel" => {
+            let (master, database) = path.split_once('/').unwrap_or((path, ""));
+            let login = Login {
+                user: params.take("sentinel_user"),
+                password: params.take("sentinel_password"),
+            };
+            if master.is_empty() || url.hosts().is_empty() {
+                return Err(Trouble::Config(
+                    "write redis+sentinel://HOST,HOST,HOST/MASTER-NAME".to_owned(),
+                ));
+            }
+            let master = master.to_owned();
+            Ok((
+                Shape::Sentinel { master, login },
+                hosts(26379)?,
+                self::database(database)?,
+            ))
+        }
+        "redis+cluster" => {
+            if !matches!(path, "" | "0") {
+                return Err(Trouble::Config(
+                    "a cluster has no database but 0".to_owned(),
+                ));
+            }
+            Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
+        }
+        _ => {
+            let hosts = or_local(hosts(6379)?);
+            if hosts.len() > 1 {
+                let what = "one host only: write redis+sentinel:// or redis+cluster:// for several";
+                return Err(Trouble::Config(what.to_owned()));
+            }
+            Ok((Shape::One, hosts, database(path)?))
+        }
+    }
+}
+
+fn or_local(hosts: Vec<Address>) -> Vec<Address> {
+    match hosts.is_empty() {
+        true => vec![Address::Tcp("localhost".to_owned(), 6379)],
+        false => hosts,
+    }
+}
+
+fn database(text: &str) -> std::result::Result<i64, Trouble> {
+    match text {
+        "" => Ok(0),
+        text => text
+            .parse()
+            .map_err(|_| Trouble::Config(format!("{text:?} is not the number of a database"))),
+    }
+}
+
+fn tls(scheme: bool, params: &mut Params) -> std::result::Result<Option<Tls>, Trouble> {
+    let wanted = flag(params, "tls")? || scheme;
+    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| params.take(name));
+    if !wanted {
+        return match ca.or(cert).or(key) {
+            None => Ok(None),
+            Some(_) => Err(Trouble::Config(
+                "ca, cert and key need tls=1 or rediss://".to_owned(),
+            )),
+        };
+    }
+    let own = match (&cert, &key) {
+        (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
+        (None, None) => None,
+        _ => return Err(Trouble::Config("cert and key come together".to_owned())),
+    };
+    Tls::new(ca.as_deref().map(Path::new), own).map(Some)
+}
+
+fn number<N: std::str::FromStr>(
+    params: &mut Params,
+    name: &'static str,
+    otherwise: N,
+) -> std::result::Result<N, Trouble> {
+    match params.take(name) {
+        None => Ok(otherwise),
+        Some(text) => text
+            .parse()
+            .map_err(|_| Trouble::Config(format!("{name}={text}: not a number that fits"))),
+    }
+}
+
+fn flag(params: &mut Params, name: &'static str) -> std::result::Result<bool, Trouble> {
+    match params.take(name).as_deref() {
+        None | Some("0" | "false") => Ok(false),
+        Some("1" | "true" | "") => Ok(true),
+        Some(other) => Err(Trouble::Config(format!("{name}={other}: write 1 or 0"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::of(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn urls_are_understood() {
+        let one = config("redis://app:hunter2@h:7/3?prefix=x:&timeout=50&replicas=1").unwrap();
+        assert_eq!(one.location(), "redis://h:7/3?prefix=x:");
+        assert_eq!((one.patience, one.replicas), (Duration::from_millis(50), 1));
+        assert!(!format!("{one:?}").contains("hunter2"));
+        assert_eq!(
+            config("redis://").unwrap().location(),
+            config("rediss://localhost/0").unwrap().location()
+        );
+        let unix = config("redis+unix:///run/r.sock?db=2").unwrap();
+        assert_eq!(unix.hosts, [Address::Unix("/run/r.sock".into())]);
+        assert_eq!(unix.database, 2);
+        let sentinel =
+            config("redis+sentinel://b,[::1]:9/main/1?sentinel_password=hunter2&tls=1").unwrap();
+        assert_eq!(
+            sentinel.location(),
+            "redis+sentinel://[::1]:9,b:26379/main/1?prefix=lh:"
+        );
+        assert!(!format!("{sentinel:?}").contains("hunter2"));
+        assert!(sentinel.tls.is_some());
+        assert_eq!(
+            config("redis+cluster://b,a").unwrap().location(),
+            "redis+cluster://a:6379,b:6379?prefix=lh:"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (url, hint) in [
+            ("redis://h/x", "database"),
+            ("redis://h:port", "port"),
+            ("redis://a,b", "redis+cluster"),
+            ("redis://h?prefix={x}", "brace"),
+            ("redis://h?ca=x", "tls=1"),
+            ("rediss://h?cert=x", "together"),
+            ("rediss://h?ca=/nowhere", "/nowhere"),
+            ("redis://h?replicas=many", "replicas"),
+            ("redis://h?nope=1", "nope"),
+            ("redis+sentinel://h", "MASTER-NAME"),
+            ("redis+cluster://h/1", "database"),
+            ("redis+unix://h/x", "socket"),
+        ] {
+            let error = config(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            assert!(error.to_string().contains(hint), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+#![doc = include_str!("docs.md")]
+
+mod cluster;
+mod config;
+mod error;
+mod fit;
+mod keys;
+mod link;
+mod mailbox;
+mod script;
+mod sentinel;
+mod servers;
+mod session;
+mod stream;
+mod view;
+mod wire;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::config::{Config, Shape};
+use self::error::Trouble;
+use self::keys::{Bucket, slot};
+use self::script::Run;
+use self::servers::Servers;
+use self::session::RedisSession;
+use self::wire::Call;
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+};
+use crate::error::{Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Lines in Redis.
+#[derive(Debug, Clone)]
+pub struct Redis {
+    servers: Arc<Servers>,
+}
+
+/// The engine of a `redis:` URL.
+pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Redis::new(url)?))
+}
+
+/// How many evictions are remembered.
+const TRACES: &str = "1000";
+
+impl Redis {
+    /// The deployment that a URL describes. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
+    ///
+    /// ```
+    /// use leasehold::engine::{Engine, Redis, Url};
+    /// let redis = Redis::new(&Url::parse("redis://app:hunter2@cache/2")?)?;
+    /// assert_eq!(redis.location(), "redis://cache:6379/2?prefix=lh:");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn new(url: &Url) -> Result<Self> {
+        let servers = Servers::new(Config::of(url)?);
+        Ok(Self { servers })
+    }
+
+    /// Leaves a trace of an eviction: a stream, wherever its key belongs.
+    async fn trace(
+        &self,
+        name: &Name,
+        fences: &[u64],
+        by: &Identity,
+        why: &str,
+    ) -> std::result::Result<(), Trouble> {
+        let key = self.servers.config.keys.evictions();
+        let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
+        let call = Call::new("XADD")
+            .arg(&key)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(TRACES)
+            .arg("*");
+        let call = call
+            .arg("name")
+            .arg(name.as_str())
+            .arg("fences")
+            .arg(fences.join(","));
+        let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
+        let link = self.servers.link_of_slot(slot(key.as_bytes())).await?;
+        let reply = link.send(&[call]).await?.pop();
+        reply.map_or(Ok(()), |reply| reply.ok().map(drop))
+    }
+}
+
+#[async_trait]
+impl Engine for Redis {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    fn location(&self) -> String {
+        self.servers.config.location()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Absent, Broken, Fenced, Kept};
+        let scope = "every process that reaches this server, while the server keeps its memory and its clock";
+        let dead = "when its lease ends";
+        match (&self.servers.config.shape, self.servers.config.replicas) {
+            (Shape::One, 0) => {
+                let verdicts = [Kept, Fenced, Fenced, Fenced, Absent, Kept];
+                Guarantees::new("redis", Level::L2, verdicts).scope(scope)
+            }
+            (_, 0) => {
+                let scope = "every process that reaches these servers, until a failover: it may give a held lock away";
+                Guarantees::new("redis with replicas", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                    .scope(scope)
+            }
+            _ => {
+                let scope = "as without replicas=N: a grant is told once N replicas have it, so fewer failovers lose \
+                             one, and still some do";
+                Guarantees::new("redis, replicas=N", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                    .scope(scope)
+            }
+        }
+        .dead_holder(dead)
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let ready = self.servers.ready().await;
+        ready.map_err(|trouble| trouble.at(Step::Open))?;
+        let session = RedisSession::open(self.servers.clone(), who, inbox);
+        Ok(session)
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        let views = match &query.name {
+            Some(name) => view::line(&self.servers, name)
+                .await
+                .map(|view| view.into_iter().collect()),
+            None => view::lines(&self.servers).await,
+        };
+        views.map_err(|trouble| trouble.at(Step::Inspect))
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
+        let told = mailbox::eviction(&by.to_string(), why);
+        let run = Run::evict(self.servers.config.keys.line(name), fence, told);
+        let answers = self
+            .servers
+            .run(Bucket::of(name), &run)
+            .await
+            .map_err(at_evict)?;
+        let answer = answers.into_iter().next().unwrap_or_default();
+        let fences = script::evicted(answer).map_err(at_evict)?;
+        if !fences.is_empty() {
+            tracing::warn!(%name, %by, why, "evicted");
+            let traced = self.trace(name, &fences, by, why).await;
+            traced.map_err(|trouble| at_evict(trouble).perhaps())?;
+        }
+        Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
+    }
+}

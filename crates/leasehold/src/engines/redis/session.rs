@@ -1,0 +1,297 @@
+//! One client's life in Redis. Nothing of it is on the server but its claims.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+
+use super::error::Trouble;
+use super::keys::{Bucket, session_text};
+use super::script::{self, Run};
+use super::servers::{Answers, Servers};
+use crate::claim::{ById, Claim, ClaimId, SessionId};
+use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::error::{Error, Result, Step};
+use crate::fence::FENCE_BLOCK;
+use crate::sync::Shared;
+
+/// A session: what it may have in which lines.
+pub(super) struct RedisSession {
+    servers: Arc<Servers>,
+    id: SessionId,
+    /// The session as claims name it.
+    text: String,
+    who: String,
+    /// What may be in a line, to be released when the session closes.
+    mine: Shared<ById<ClaimId, Arc<Claim>>>,
+}
+
+/// How many claims one call of the script keeps alive: others have to wait that long.
+const AT_ONCE: usize = 100;
+
+impl RedisSession {
+    pub(super) fn open(servers: Arc<Servers>, who: &Identity, inbox: Inbox) -> Arc<Self> {
+        let id = SessionId::random();
+        let session = Arc::new(Self {
+            id,
+            text: session_text(&servers.address, id),
+            who: who_text(who),
+            mine: Shared::default(),
+            servers,
+        });
+        session
+            .servers
+            .mailbox
+            .add(id, listening(Arc::downgrade(&session), inbox));
+        session
+    }
+
+    /// The runs for these claims: one per server and hundred, and which claims each is about.
+    fn runs<'a, T>(
+        &self,
+        claims: &'a [T],
+        claim: impl Fn(&'a T) -> &'a Claim,
+        run: impl Fn(&[&'a T]) -> Run,
+    ) -> Vec<Part> {
+        let mut groups = BTreeMap::<_, Vec<usize>>::new();
+        for (at, one) in claims.iter().enumerate() {
+            let bucket = Bucket::of(&claim(one).name);
+            groups
+                .entry(self.servers.group(bucket))
+                .or_default()
+                .push(at);
+        }
+        let parts = groups.into_iter().flat_map(|(bucket, places)| {
+            let chunks: Vec<_> = places.chunks(AT_ONCE).map(<[usize]>::to_vec).collect();
+            chunks.into_iter().map(move |places| (bucket, places))
+        });
+        parts
+            .map(|(bucket, places)| {
+                let these: Vec<_> = places.iter().map(|at| &claims[*at]).collect();
+                Part {
+                    bucket,
+                    run: run(&these),
+                    places,
+                }
+            })
+            .collect()
+    }
+
+    /// Runs the parts on their servers, all at once, and gives each no longer than this.
+    async fn run_all(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
+        let mut by_server = BTreeMap::<usize, (Arc<_>, Vec<Part>)>::new();
+        let mut done = Vec::new();
+        for part in parts {
+            match self.servers.link(part.bucket).await {
+                Ok(link) => {
+                    let address = Arc::as_ptr(&link) as usize;
+                    by_server
+                        .entry(address)
+                        .or_insert_with(|| (link, Vec::new()))
+                        .1
+                        .push(part);
+                }
+                Err(trouble) => done.push((part.places, Err(trouble))),
+            }
+        }
+        let mut calls = JoinSet::new();
+        for (link, parts) in by_server.into_values() {
+            let servers = self.servers.clone();
+            let _ = calls.spawn(async move {
+                let runs: Vec<_> = parts.iter().map(|part| part.run.clone()).collect();
+                let ran = tokio::time::timeout(patience, servers.run_on(&link, &runs)).await;
+                let outcomes = match ran.unwrap_or(Err(Trouble::Silent)) {
+                    Ok(outcomes) => outcomes,
+                    Err(trouble) => vec![Err(trouble); parts.len()],
+                };
+                for (part, outcome) in parts.iter().zip(&outcomes) {
+                    if let (Some(bucket), Err(trouble)) = (part.bucket, outcome) {
+                        let _ = servers.elsewhere(&link, bucket, trouble).await;
+                        break;
+                    }
+                }
+                parts
+                    .into_iter()
+                    .map(|part| part.places)
+                    .zip(outcomes)
+                    .collect::<Vec<_>>()
+            });
+        }
+        while let Some(answered) = calls.join_next().await {
+            done.extend(answered.unwrap_or_default());
+        }
+        done
+    }
+
+    fn forget(&self, id: ClaimId) {
+        let _ = self.mine.lock().remove(&id);
+    }
+
+    async fn claim_once(&self, claim: &Claim) -> std::result::Result<Answers, Trouble> {
+        let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
+        self.servers.run(Bucket::of(&claim.name), &run).await
+    }
+}
+
+/// Some claims on one server.
+struct Part {
+    bucket: Option<Bucket>,
+    run: Run,
+    places: Vec<usize>,
+}
+
+type Outcome = std::result::Result<Answers, Trouble>;
+
+#[async_trait]
+impl Session for RedisSession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        if !self.servers.mailbox.is_open(self.id) {
+            return Err(Error::closed(Step::Claim).on("redis"));
+        }
+        let _ = self.mine.lock().insert(claim.id, Arc::new(claim.clone()));
+        let answered = self
+            .claim_once(claim)
+            .await
+            .and_then(|mut answers| script::standing(answers.pop().unwrap_or_default()));
+        match answered.map_err(|trouble| trouble.at(Step::Claim))? {
+            Ok(standing) => {
+                if matches!(standing, Standing::Busy | Standing::Gone) {
+                    self.forget(claim.id);
+                }
+                Ok(standing)
+            }
+            Err(refusal) => {
+                self.forget(claim.id);
+                Err(Error::from(refusal).on("redis"))
+            }
+        }
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+        let keys = &self.servers.config.keys;
+        let parts = self.runs(
+            claims,
+            |claim| &**claim,
+            |these| Run::beat(keys, these.iter().map(|claim| &***claim)),
+        );
+        let shortest = claims
+            .iter()
+            .map(|claim| claim.lease)
+            .min()
+            .unwrap_or_default();
+        let mut standings = vec![Standing::Unheard; claims.len()];
+        let mut failed = None;
+        for (places, outcome) in self.run_all(parts, shortest / 4).await {
+            match outcome {
+                Ok(answers) => {
+                    for (at, answer) in places.into_iter().zip(answers) {
+                        let standing =
+                            script::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
+                        standings[at] = standing.unwrap_or(Standing::Gone);
+                        if standings[at] == Standing::Gone {
+                            self.forget(claims[at].id);
+                        }
+                    }
+                }
+                Err(trouble) => failed = Some(trouble),
+            }
+        }
+        match failed {
+            // Nobody answered: the caller may want to know why.
+            Some(trouble)
+                if standings
+                    .iter()
+                    .all(|standing| *standing == Standing::Unheard) =>
+            {
+                Err(trouble.at(Step::Heartbeat))
+            }
+            _ => Ok(standings),
+        }
+    }
+
+    async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        let run = Run::release(&self.servers.config.keys, [(claim, used)]);
+        let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
+        let answer =
+            answered.and_then(|mut answers| script::released(answers.pop().unwrap_or_default()));
+        let release = answer.map_err(|trouble| trouble.at(Step::Release))?;
+        self.forget(claim.id);
+        Ok(release)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.servers.mailbox.remove(self.id);
+        let mine: Vec<_> = self.mine.lock().values().cloned().collect();
+        let keys = &self.servers.config.keys;
+        let parts = self.runs(
+            &mine,
+            |claim| &**claim,
+            |these| {
+                // How many fences were spent is not known here: all of them.
+                Run::release(keys, these.iter().map(|claim| (&***claim, FENCE_BLOCK)))
+            },
+        );
+        for (places, outcome) in self.run_all(parts, self.servers.config.patience).await {
+            let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;
+            places.iter().for_each(|at| self.forget(mine[*at].id));
+        }
+        Ok(())
+    }
+}
+
+/// The session's inbox, as messages reach it. A grant that replicas must have is told once they do.
+fn listening(session: Weak<RedisSession>, inbox: Inbox) -> Inbox {
+    Inbox::new(move |event| {
+        let Some(session) = session.upgrade() else {
+            return;
+        };
+        match event {
+            Event::Granted(id, _) if session.servers.config.replicas > 0 => {
+                confirm(session, inbox.clone(), id)
+            }
+            Event::Ended(id, _) => {
+                session.forget(id);
+                inbox.deliver(event);
+            }
+            event => inbox.deliver(event),
+        }
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the engine's own event loop: it must not wait for replicas"
+)]
+fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
+    let Some(claim) = session.mine.lock().get(&id).cloned() else {
+        return;
+    };
+    drop(tokio::spawn(async move {
+        // Otherwise the next heartbeat confirms it, or tells that it cannot be.
+        if let Ok(standings) = session.heartbeat(&[claim]).await
+            && let [Standing::Held(held)] = standings[..]
+        {
+            inbox.deliver(Event::Granted(id, held));
+        }
+    }));
+}
+
+/// Who asks, as it is stored: host and command may hold spaces, a process id does not.
+fn who_text(who: &Identity) -> String {
+    format!("{}\n{}\n{}", who.pid, who.host, who.command)
+}
+
+pub(super) fn who(text: &str) -> Option<Identity> {
+    let mut parts = text.splitn(3, '\n');
+    let pid = parts.next()?.parse().ok()?;
+    Some(Identity::new(parts.next()?, pid, parts.next()?))
+}
+
+impl fmt::Debug for RedisSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisSession({:?})", self.servers)
+    }
+}
