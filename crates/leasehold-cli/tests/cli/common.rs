@@ -37,6 +37,14 @@ pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
     (act(), begin.elapsed())
 }
 
+/// A program as a shell starts it in the foreground. Whoever runs the tests in the background or under `nohup` has
+/// signals ignored, and an ignored signal stays ignored.
+pub(crate) fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    let _ = command.args(["--default-signal", program]);
+    command
+}
+
 /// A directory with locks and whatever the commands write.
 pub(crate) struct Place(tempfile::TempDir);
 
@@ -51,7 +59,7 @@ impl Place {
 
     /// The command with these arguments, run where its files are.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let mut command = with_default_signals(env!("CARGO_BIN_EXE_leasehold"));
         let _ = command
             .args(args)
             .env("LEASEHOLD_URL", self.url())

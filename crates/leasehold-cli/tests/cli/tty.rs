@@ -1,15 +1,13 @@
 //! On a terminal: who reads it, and what ^C and ^Z do. A real shell with job control is at the other side.
 
-use std::process::Command;
-
-use crate::common::Place;
+use crate::common::{Place, with_default_signals};
 
 const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
 /// Waits for the first text of each step, then types the second.
 fn talk(place: &Place, steps: &[(&str, &str)]) {
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/terminal.py");
-    let output = Command::new("python3")
+    let output = with_default_signals("python3")
         .arg(driver)
         .args(steps.iter().flat_map(|(wait, types)| [wait, types]))
         .env("LEASEHOLD_URL", place.url())
