@@ -314,7 +314,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters and waits until each of them has its slots.
     pub fn start() -> Self {
-        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-config-file nodes.conf";
+        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-require-full-coverage no --cluster-config-file nodes.conf";
         let nodes: Vec<_> = (0..3).map(|_| Redis::with(settings)).collect();
         let all: Vec<_> = nodes
             .iter()
@@ -345,5 +345,23 @@ impl Cluster {
             .map(|node| format!("127.0.0.1:{}", node.port))
             .collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Moves every slot of the first member to the second, with what is in them.
+    pub fn rebalance(&self) -> String {
+        let [from, to] =
+            [0, 1].map(|at: usize| self.nodes[at].cli("CLUSTER MYID").trim().to_owned());
+        let member = format!("127.0.0.1:{}", self.nodes[0].port);
+        let args = [
+            "--cluster",
+            "reshard",
+            &member,
+            "--cluster-from",
+            &from,
+            "--cluster-to",
+            &to,
+        ];
+        let rest = ["--cluster-slots", "16384", "--cluster-yes"];
+        self.nodes[0].cli_args(&[&args[..], &rest[..]].concat())
     }
 }
