@@ -240,6 +240,11 @@ impl Sentinels {
         let nodes: Vec<_> = std::iter::once(master).chain(nodes).collect();
         let sentinels = (0..3).map(|_| sentinel(nodes[0].port)).collect();
         let started = Self { nodes, sentinels };
+        until("the replicas have caught up", || {
+            let seen = started.nodes[0].cli("INFO replication");
+            let caught_up = seen.matches("state=online").count() == 2;
+            caught_up.then_some(()).ok_or(seen)
+        });
         until("the sentinels know each other and the replicas", || {
             let seen: Vec<_> = started
                 .sentinels
