@@ -6,6 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::wall::Wall;
 use super::{Running, directory, free_port};
 use crate::poll::until;
 
@@ -17,6 +18,8 @@ pub struct Redis {
     pub port: u16,
     args: Vec<String>,
     tls: bool,
+    /// Its own wall clock, if it has one.
+    wall: Option<Wall>,
     /// None while it is stopped.
     running: Option<Running>,
 }
@@ -38,7 +41,28 @@ impl Redis {
 
     /// A server with these settings besides the usual ones.
     pub fn with(settings: &str) -> Self {
-        Self::launch(directory(), free_port(), settings, false)
+        Self::launch(directory(), free_port(), settings, false, None)
+    }
+
+    /// A server whose wall clock can be set ([`step`](Self::step)).
+    pub fn with_clock() -> Self {
+        let home = directory();
+        let wall = Wall::new(home.path());
+        Self::launch(
+            home,
+            free_port(),
+            "--save  --appendonly no",
+            false,
+            Some(wall),
+        )
+    }
+
+    /// Sets its wall clock so many seconds ahead of, or behind, ours.
+    ///
+    /// # Panics
+    /// If it was not started [`with_clock`](Self::with_clock).
+    pub fn step(&self, seconds: i64) {
+        self.wall.as_ref().expect("a clock of its own").set(seconds);
     }
 
     /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
@@ -51,10 +75,10 @@ impl Redis {
             "--tls-port {port} --tls-cert-file {dir}/server.crt --tls-key-file {dir}/server.key \
              --tls-ca-cert-file {dir}/ca.crt --tls-auth-clients optional --save "
         );
-        Self::launch(home, port, &settings, true)
+        Self::launch(home, port, &settings, true, None)
     }
 
-    fn launch(home: TempDir, port: u16, settings: &str, tls: bool) -> Self {
+    fn launch(home: TempDir, port: u16, settings: &str, tls: bool, wall: Option<Wall>) -> Self {
         let dir = home.path().display();
         let usual = format!(
             "--port {} --bind 127.0.0.1 --dir {dir} --unixsocket {dir}/socket --enable-debug-command yes",
@@ -75,6 +99,7 @@ impl Redis {
             port,
             args,
             tls,
+            wall,
             running: None,
         };
         redis.restart();
@@ -84,7 +109,15 @@ impl Redis {
     /// Starts it again, with what is on its disk, and waits until it answers.
     pub fn restart(&mut self) {
         drop(self.running.take());
-        let running = Running::start("redis-server", "redis", self.home.path(), &self.args);
+        let running = match &self.wall {
+            None => Running::start("redis-server", "redis", self.home.path(), &self.args),
+            Some(wall) => {
+                let mut args = wall.environment();
+                args.push("redis-server".to_owned());
+                args.extend(self.args.iter().cloned());
+                Running::start("env", "redis", self.home.path(), &args)
+            }
+        };
         self.running = Some(running);
         until("the server answers", || match self.cli("PING").trim() {
             "PONG" => Ok(()),
@@ -207,6 +240,11 @@ impl Sentinels {
         let nodes: Vec<_> = std::iter::once(master).chain(nodes).collect();
         let sentinels = (0..3).map(|_| sentinel(nodes[0].port)).collect();
         let started = Self { nodes, sentinels };
+        until("the replicas have caught up", || {
+            let seen = started.nodes[0].cli("INFO replication");
+            let caught_up = seen.matches("state=online").count() == 2;
+            caught_up.then_some(()).ok_or(seen)
+        });
         until("the sentinels know each other and the replicas", || {
             let seen: Vec<_> = started
                 .sentinels
@@ -281,7 +319,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters and waits until each of them has its slots.
     pub fn start() -> Self {
-        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-config-file nodes.conf";
+        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-require-full-coverage no --cluster-config-file nodes.conf";
         let nodes: Vec<_> = (0..3).map(|_| Redis::with(settings)).collect();
         let all: Vec<_> = nodes
             .iter()
@@ -312,5 +350,23 @@ impl Cluster {
             .map(|node| format!("127.0.0.1:{}", node.port))
             .collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Moves every slot of the first member to the second, with what is in them.
+    pub fn rebalance(&self) -> String {
+        let [from, to] =
+            [0, 1].map(|at: usize| self.nodes[at].cli("CLUSTER MYID").trim().to_owned());
+        let member = format!("127.0.0.1:{}", self.nodes[0].port);
+        let args = [
+            "--cluster",
+            "reshard",
+            &member,
+            "--cluster-from",
+            &from,
+            "--cluster-to",
+            &to,
+        ];
+        let rest = ["--cluster-slots", "16384", "--cluster-yes"];
+        self.nodes[0].cli_args(&[&args[..], &rest[..]].concat())
     }
 }

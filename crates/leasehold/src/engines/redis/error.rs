@@ -25,8 +25,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     pub(super) fn strange(what: impl std::fmt::Debug) -> Self {
-        let mut text = format!("{what:?}");
-        text.truncate(text.floor_char_boundary(200));
+        let text = format!("{what:?}").chars().take(200).collect();
         Self::Strange(text)
     }
 

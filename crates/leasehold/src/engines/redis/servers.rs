@@ -169,6 +169,10 @@ impl Servers {
         link: &Link,
         runs: &[Run],
     ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
+        if self.digest.get().is_none() {
+            // The first connection brings it.
+            link.ready().await?;
+        }
         let mut calls: Vec<_> = runs.iter().map(|run| run.call(self.digest())).collect();
         let replicas = self.config.replicas > 0 && runs.iter().any(Run::may_grant);
         if replicas {
