@@ -3,9 +3,11 @@
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
+//! - [`servers`]: real servers as values.
 //! - [`log`]: what was logged while a closure ran.
 
 pub mod faulty;
 pub mod log;
 pub mod poll;
 pub mod process;
+pub mod servers;

@@ -190,6 +190,11 @@ const OPENERS: &[Opener] = &[
         schemes: &["file"],
         open: crate::engines::file::open,
     },
+    #[cfg(feature = "zookeeper")]
+    Opener {
+        schemes: &["zookeeper"],
+        open: crate::engines::zookeeper::open,
+    },
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.

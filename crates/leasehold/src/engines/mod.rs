@@ -3,3 +3,5 @@
 #[cfg(feature = "file")]
 pub(crate) mod file;
 pub(crate) mod memory;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
