@@ -112,7 +112,10 @@ mod tests {
     #[test]
     fn takes_hosts_root_and_login() {
         let config = config("zookeeper://me:hunter2@h1:1,h2:2/locks/?acl=creator").unwrap();
-        assert_eq!((config.hosts().as_str(), config.root()), ("h1:1,h2:2", "/locks"));
+        assert_eq!(
+            (config.hosts().as_str(), config.root()),
+            ("h1:1,h2:2", "/locks")
+        );
         assert_eq!(config.auth(), Some(("digest", "me:hunter2")));
         assert_eq!(config.access(), Access::Creator);
         assert_eq!(format!("{config:?}"), "zookeeper://h1:1,h2:2/locks");
@@ -120,7 +123,14 @@ mod tests {
 
     #[test]
     fn refuses_what_it_does_not_know() {
-        for url in ["zookeeper:", "zookeeper://h/?acl=creator", "zookeeper://h/?acl=x", "zookeeper://h/?auth=x", "zookeeper://h/?x=1", "zookeeper://h/a//b"] {
+        for url in [
+            "zookeeper:",
+            "zookeeper://h/?acl=creator",
+            "zookeeper://h/?acl=x",
+            "zookeeper://h/?auth=x",
+            "zookeeper://h/?x=1",
+            "zookeeper://h/a//b",
+        ] {
             assert_eq!(config(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
         }
     }

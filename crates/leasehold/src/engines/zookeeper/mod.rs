@@ -218,6 +218,8 @@ impl Engine for ZooKeeper {
             }
             Ok(evicted)
         };
-        evicted.await.map_err(|trouble| failed(&trouble, Step::Evict))
+        evicted
+            .await
+            .map_err(|trouble| failed(&trouble, Step::Evict))
     }
 }

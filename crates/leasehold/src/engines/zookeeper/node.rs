@@ -61,9 +61,7 @@ impl Node {
     /// The claim it belongs to, if its name begins with one.
     pub(super) fn claim(&self) -> Option<ClaimId> {
         let uuid: String = self.name.strip_prefix("_c_")?.get(..36)?.replace('-', "");
-        u128::from_str_radix(&uuid, 16)
-            .ok()
-            .map(ClaimId::from_u128)
+        u128::from_str_radix(&uuid, 16).ok().map(ClaimId::from_u128)
     }
 }
 

@@ -68,7 +68,13 @@ mod tests {
             who: Identity::new("host", 7, "a command with spaces"),
         };
         assert_eq!(Note::read(&note.write()), Some(note));
-        for other in [&b"127.0.0.1"[..], b"", b"__REVOKE__", b"leasehold/1 x", &[0xff]] {
+        for other in [
+            &b"127.0.0.1"[..],
+            b"",
+            b"__REVOKE__",
+            b"leasehold/1 x",
+            &[0xff],
+        ] {
             assert_eq!(Note::read(other), None);
         }
     }

@@ -128,7 +128,12 @@ impl Permits {
         let (prefix, data) = (prefix(self.id, "lease-"), self.note.write());
         loop {
             let count = self.note.weight;
-            match self.link.wire.make_many(&self.leases, &prefix, &data, count).await {
+            match self
+                .link
+                .wire
+                .make_many(&self.leases, &prefix, &data, count)
+                .await
+            {
                 Ok((own, children, watch)) => {
                     self.own = own;
                     return self.count(&children, watch).await;
@@ -215,7 +220,10 @@ impl Permits {
             let _ = self.own.pop();
         }
         if let Some(asking) = &self.asking {
-            there |= self.link.delete(&format!("{}/{asking}", self.locks)).await?;
+            there |= self
+                .link
+                .delete(&format!("{}/{asking}", self.locks))
+                .await?;
             self.asking = None;
         }
         Ok(there)

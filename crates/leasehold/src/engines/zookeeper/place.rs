@@ -77,12 +77,18 @@ pub(super) async fn live(ticket: Arc<Ticket>, commands: mpsc::UnboundedReceiver<
     let (status, told) = match end {
         End::Left => (Status::Is(Standing::Gone), None),
         End::Busy => (Status::Is(Standing::Busy), None),
-        End::Refused(error) => (Status::Refused(error.kind(), error.message().to_owned()), None),
+        End::Refused(error) => (
+            Status::Refused(error.kind(), error.message().to_owned()),
+            None,
+        ),
         End::Ended(why) => (Status::Is(Standing::Gone), Some(why)),
     };
     let _ = ticket.status.send_replace(status);
     if let Some(why) = told {
-        ticket.core.inbox.deliver(Event::Ended(ticket.claim.id, why));
+        ticket
+            .core
+            .inbox
+            .deliver(Event::Ended(ticket.claim.id, why));
     }
 }
 
@@ -228,7 +234,10 @@ impl Place {
         if data == REVOKE {
             tracing::info!(name = %self.ticket.claim.name, "asked to give the lock up");
             self.want(true);
-            self.ticket.core.inbox.deliver(Event::Wanted(self.ticket.claim.id));
+            self.ticket
+                .core
+                .inbox
+                .deliver(Event::Wanted(self.ticket.claim.id));
         }
         Ok(None)
     }
@@ -248,7 +257,10 @@ impl Place {
         let held = *held;
         self.set(Standing::Held(held));
         if news {
-            self.ticket.core.inbox.deliver(Event::Wanted(self.ticket.claim.id));
+            self.ticket
+                .core
+                .inbox
+                .deliver(Event::Wanted(self.ticket.claim.id));
         }
     }
 
@@ -307,7 +319,9 @@ impl Place {
 
     /// Who took our node away, as far as it was written down.
     async fn why_gone(&self) -> Ended {
-        let traced = self.layout.trace(&self.ticket.core, &self.ticket.claim.name);
+        let traced = self
+            .layout
+            .trace(&self.ticket.core, &self.ticket.claim.name);
         traced.await.unwrap_or(Ended::Forgotten)
     }
 

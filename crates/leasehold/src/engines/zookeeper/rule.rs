@@ -64,7 +64,9 @@ fn same_family(kind: Kind, mode: Mode) -> bool {
 
 /// Whether the children show that the name is, or was, used as a semaphore.
 pub(super) fn was_semaphore(children: &[String]) -> bool {
-    children.iter().any(|child| child == LOCKS || child == LEASES)
+    children
+        .iter()
+        .any(|child| child == LOCKS || child == LEASES)
 }
 
 #[cfg(test)]
@@ -86,48 +88,94 @@ mod tests {
 
     #[test]
     fn a_mutex_goes_by_sequence_and_watches_the_one_before() {
-        let line = names(&["_c_b-lock-0000000012", "_c_z-lock-0000000003", "_c_a-lock-0000000007"]);
+        let line = names(&[
+            "_c_b-lock-0000000012",
+            "_c_z-lock-0000000003",
+            "_c_a-lock-0000000007",
+        ]);
         let at = |own: &str| verdict(&line, own, Mode::Mutex);
         assert_eq!(at("_c_z-lock-0000000003"), held(true));
-        assert_eq!(at("_c_a-lock-0000000007"), behind(1, "_c_z-lock-0000000003", true));
-        assert_eq!(at("_c_b-lock-0000000012"), behind(2, "_c_a-lock-0000000007", false));
+        assert_eq!(
+            at("_c_a-lock-0000000007"),
+            behind(1, "_c_z-lock-0000000003", true)
+        );
+        assert_eq!(
+            at("_c_b-lock-0000000012"),
+            behind(2, "_c_a-lock-0000000007", false)
+        );
         assert_eq!(at("_c_x-lock-0000000001"), Verdict::Missing);
     }
 
     #[test]
     fn a_reader_waits_for_the_nearest_writer_only() {
-        let line = names(&["a__READ__0000000001", "b__READ__0000000002", "c__WRIT__0000000003", "d__READ__0000000004"]);
+        let line = names(&[
+            "a__READ__0000000001",
+            "b__READ__0000000002",
+            "c__WRIT__0000000003",
+            "d__READ__0000000004",
+        ]);
         assert_eq!(verdict(&line, &line[1], Mode::Read), held(true));
-        assert_eq!(verdict(&line, &line[2], Mode::Write), behind(2, &line[1], false));
-        assert_eq!(verdict(&line, &line[3], Mode::Read), behind(3, &line[2], false));
+        assert_eq!(
+            verdict(&line, &line[2], Mode::Write),
+            behind(2, &line[1], false)
+        );
+        assert_eq!(
+            verdict(&line, &line[3], Mode::Read),
+            behind(3, &line[2], false)
+        );
     }
 
     #[test]
     fn a_reader_that_was_the_writer_holds_beside_it() {
-        let line = names(&["a__WRIT__0000000001", "b__READ__0000000001", "c__WRIT__0000000002"]);
+        let line = names(&[
+            "a__WRIT__0000000001",
+            "b__READ__0000000001",
+            "c__WRIT__0000000002",
+        ]);
         assert_eq!(verdict(&line, &line[1], Mode::Read), held(true));
-        assert_eq!(verdict(&line, &line[2], Mode::Write), behind(2, &line[1], false));
+        assert_eq!(
+            verdict(&line, &line[2], Mode::Write),
+            behind(2, &line[1], false)
+        );
     }
 
     #[test]
     fn another_kind_before_is_a_conflict_and_behind_is_not() {
         let line = names(&["a-lock-0000000001", "b__READ__0000000002", "leases"]);
         assert_eq!(verdict(&line, &line[0], Mode::Mutex), held(true));
-        assert_eq!(verdict(&line, &line[1], Mode::Read), Verdict::Conflict(Kind::Mutex));
+        assert_eq!(
+            verdict(&line, &line[1], Mode::Read),
+            Verdict::Conflict(Kind::Mutex)
+        );
         assert!(was_semaphore(&line));
     }
 
     #[test]
     fn kazoo_with_its_own_names_is_a_conflict_wherever_it_stands() {
         let line = names(&["a-lock-0000000001", "0123__lock__0000000002"]);
-        assert_eq!(verdict(&line, &line[0], Mode::Mutex), Verdict::Conflict(Kind::Kazoo));
+        assert_eq!(
+            verdict(&line, &line[0], Mode::Mutex),
+            Verdict::Conflict(Kind::Kazoo)
+        );
         let line = names(&["0123-lock-0000000001", "a-lock-0000000002"]);
-        assert_eq!(verdict(&line, &line[1], Mode::Mutex), behind(1, &line[0], true));
+        assert_eq!(
+            verdict(&line, &line[1], Mode::Mutex),
+            behind(1, &line[0], true)
+        );
     }
 
     #[test]
     fn other_children_are_nobody() {
-        let line = names(&["0", "note", "a-lock-0000000001", "lock-12", "-lock-abcdefghij"]);
-        assert_eq!(verdict(&line, "a-lock-0000000001", Mode::Mutex), held(false));
+        let line = names(&[
+            "0",
+            "note",
+            "a-lock-0000000001",
+            "lock-12",
+            "-lock-abcdefghij",
+        ]);
+        assert_eq!(
+            verdict(&line, "a-lock-0000000001", Mode::Mutex),
+            held(false)
+        );
     }
 }

@@ -240,11 +240,7 @@ pub(super) async fn take_place(
 
 /// Whether a node whose creation got no answer is there. After a `sync` the answer is final: a request left behind
 /// at another server is refused there.
-async fn settle(
-    link: &Link,
-    parent: &str,
-    prefix: &str,
-) -> Result<Option<(String, Facts)>, Fail> {
+async fn settle(link: &Link, parent: &str, prefix: &str) -> Result<Option<(String, Facts)>, Fail> {
     link.again(|| link.wire.sync(parent)).await?;
     let children = match link.again(|| link.wire.list(parent)).await {
         Err(Trouble::NoNode) => return Ok(None),

@@ -50,7 +50,9 @@ mod tests {
         };
         let read = Trace::read(&trace.write()).unwrap();
         assert_eq!(read, trace);
-        assert!(matches!(read.clone().of(9), Some(Ended::Evicted { why, .. }) if why == "two\nlines"));
+        assert!(
+            matches!(read.clone().of(9), Some(Ended::Evicted { why, .. }) if why == "two\nlines")
+        );
         assert_eq!(read.of(8), None);
         assert_eq!(Trace::read(b"127.0.0.1"), None);
     }

@@ -30,7 +30,13 @@ impl Found {
         // The session may have spoken just now; nobody but the server knows.
         let lease = self.note.as_ref().map_or(lease, |note| note.lease);
         let until = clock.wall_time_of(clock.now()) + lease;
-        ClaimView::new(fence, self.mode, who, self.since, until.max(self.since + lease))
+        ClaimView::new(
+            fence,
+            self.mode,
+            who,
+            self.since,
+            until.max(self.since + lease),
+        )
     }
 }
 

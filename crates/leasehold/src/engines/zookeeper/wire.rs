@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use zookeeper_client::{
-    Acls, Client, CreateMode, CreateSequence, Error as ZkError, EventType, MultiWriteError, OneshotWatcher, SessionState, Stat,
-    StateWatcher,
+    Acls, Client, CreateMode, CreateSequence, Error as ZkError, EventType, MultiWriteError,
+    OneshotWatcher, SessionState, Stat, StateWatcher,
 };
 
 use super::config::{Access, Config};
@@ -245,7 +245,10 @@ impl Wire {
 
     /// Reads nodes in one round trip; none for those that are not there.
     pub(super) async fn read_all(&self, paths: &[String]) -> Answer<Vec<Option<(Vec<u8>, Facts)>>> {
-        let calls: Vec<_> = paths.iter().map(|path| self.client.get_data(path)).collect();
+        let calls: Vec<_> = paths
+            .iter()
+            .map(|path| self.client.get_data(path))
+            .collect();
         let mut all = Vec::with_capacity(calls.len());
         for call in calls {
             all.push(match call.await {
