@@ -70,6 +70,8 @@ impl ZooKeeper {
             "-XX:TieredStopAtLevel=1",
             "-Dzookeeper.forceSync=no",
             "-Dzookeeper.preAllocSize=1024",
+            // Empty parents vanish under everybody's feet, not once a minute.
+            "-Dznode.container.checkIntervalMs=300",
             "-cp",
             &format!("{jar}:{JARS}/slf4j-simple.jar"),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",

@@ -228,26 +228,23 @@ impl Place {
     /// Our own node changed: taken away, or we are asked to give it up.
     async fn look_at_own(&mut self) -> Result<Option<Ended>, Fail> {
         self.own = None;
-        let Some(data) = self.watch_own().await? else {
-            return Ok(Some(self.why_gone().await));
+        match self.watch_own().await? {
+            true => Ok(None),
+            false => Ok(Some(self.why_gone().await)),
+        }
+    }
+
+    /// Whether our node is there. Watches it from now on, and tells if it says that we should give it up.
+    async fn watch_own(&mut self) -> Result<bool, Fail> {
+        let Some((data, watch)) = self.layout.read_own().await? else {
+            return Ok(false);
         };
+        self.own = Some(watch);
         if data == REVOKE {
             tracing::info!(name = %self.ticket.claim.name, "asked to give the lock up");
             self.want(true);
-            self.ticket
-                .core
-                .inbox
-                .deliver(Event::Wanted(self.ticket.claim.id));
         }
-        Ok(None)
-    }
-
-    async fn watch_own(&mut self) -> Result<Option<Vec<u8>>, Fail> {
-        let read = self.layout.read_own().await?;
-        Ok(read.map(|(data, watch)| {
-            self.own = Some(watch);
-            data
-        }))
+        Ok(true)
     }
 
     fn want(&mut self, wanted: bool) {
@@ -277,7 +274,7 @@ impl Place {
         let wanted = self.held.is_some_and(|held| held.wanted);
         // Only while somebody waits must we ask whether somebody still does.
         self.look_at = if wanted { now + lease } else { Micros::MAX };
-        if self.own.is_none() && self.watch_own().await?.is_none() {
+        if self.own.is_none() && !self.watch_own().await? {
             return Ok(Some(End::Ended(self.why_gone().await)));
         }
         if wanted || self.layout.counts_permits() {
