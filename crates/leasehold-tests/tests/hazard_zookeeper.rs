@@ -67,8 +67,9 @@ async fn a_lost_answer_to_a_create_is_settled() {
     let server = ZooKeeper::start();
     let proxy = Proxy::before(server.port());
     let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
-    for (round, lost) in [0, 1, 0, 1, 0].into_iter().enumerate() {
-        let name = format!("lost-{round}");
+    // The name is new: its parents, then its node, are made in several messages, and each of them is lost once.
+    for lost in 0..8 {
+        let name = format!("lost-{lost}");
         proxy.after(Way::ToClient, lost, Fate::Reset);
         let guard = soon("locked", ours.mutex(&name).lock())
             .await
