@@ -132,3 +132,75 @@ pub(super) fn decode(node: &str) -> Option<Name> {
     let name = percent_decode_str(node).decode_utf8().ok()?;
     Name::new(&*name).ok().filter(|name| encode(name) == node)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> String {
+        encode(&Name::new(name).unwrap())
+    }
+
+    #[test]
+    fn names_are_nodes_as_they_are_unless_they_cannot_be() {
+        for same in [
+            "stock",
+            "stock:42",
+            "a b",
+            "á漢",
+            "locks",
+            "%2F".trim_start_matches('%'),
+        ] {
+            assert_eq!(node(same), same);
+        }
+        assert_eq!(node("a/b"), "a%2Fb");
+        assert_eq!(node("100%"), "100%25");
+        assert_eq!(node("."), "%2E");
+        assert_eq!(node(".."), "%2E%2E");
+        assert_ne!(node("zookeeper"), "zookeeper");
+        assert_eq!(node("🔒"), "%F0%9F%94%92");
+    }
+
+    #[test]
+    fn a_node_is_its_name_again_and_nothing_else_is() {
+        for name in [
+            "stock",
+            "a/b",
+            "%",
+            "%2F",
+            "..",
+            "zookeeper",
+            "🔒",
+            "\u{e000}",
+            "-lock-",
+        ] {
+            let name = Name::new(name).unwrap();
+            assert_eq!(decode(&encode(&name)), Some(name));
+        }
+        for other in ["%evicted", "%2f", "%41", "a%2"] {
+            assert_eq!(decode(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_found_again_in_the_names_of_its_nodes() {
+        let claim = ClaimId::random();
+        let name = prefix(claim, "__READ__") + "0000000007";
+        let read = Node::parse(&name).unwrap();
+        assert_eq!((read.kind, read.sequence), (Kind::Read, 7));
+        assert_eq!(read.claim(), Some(claim));
+        assert_eq!(name.len(), "_c_".len() + 36 + "-__READ__0000000007".len());
+    }
+
+    #[test]
+    fn sequences_are_numbers() {
+        let names = [
+            "x-lock--2147483648",
+            "x-lock-2147483647",
+            "x-lock-0000000001",
+        ];
+        let names = names.map(str::to_owned);
+        let order: Vec<_> = contenders(&names).iter().map(|n| n.sequence).collect();
+        assert_eq!(order, [-2_147_483_648, 1, 2_147_483_647]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Identity, Mode};
+use crate::engine::Identity;
 
 /// The first word of every note, with the version of its form.
 const MARK: &str = "leasehold/1";
@@ -19,10 +19,6 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn mode(&self) -> Mode {
-        Mode::of(self.weight, self.capacity)
-    }
-
     pub(super) fn write(&self) -> Vec<u8> {
         let Identity {
             host, pid, command, ..

@@ -69,7 +69,12 @@ impl From<Fail> for End {
 /// Lives as long as the claim.
 pub(super) async fn live(ticket: Arc<Ticket>, commands: mpsc::UnboundedReceiver<Command>) {
     let end = match Place::join(&ticket).await {
-        Ok(Some(place)) => place.keep(commands).await.unwrap_or_else(End::from),
+        Ok(Some(place)) => match place.keep(commands).await {
+            // It was told that it stands in line; now it must be told that it does not.
+            Err(Fail::Refused(error)) => End::Ended(Ended::Down(error.to_string())),
+            Err(fail) => fail.into(),
+            Ok(end) => end,
+        },
         Ok(None) => End::Busy,
         Err(fail) => fail.into(),
     };
@@ -207,8 +212,12 @@ impl Place {
     async fn ahead_changed(&mut self, seen: Seen) -> Result<Option<Ended>, Fail> {
         let next = self.ahead.take().is_some_and(|(_, next)| next);
         let stand = match (next, seen) {
-            // Nobody is before us now. Whether somebody is behind is seen later; who waited need not be alone.
-            (true, Seen::Deleted) => Stand::Held { wanted: true },
+            // Nobody is before us now, if we are there ourselves. Whether somebody is behind is seen later; who had
+            // to wait is seldom alone.
+            (true, Seen::Deleted) => match self.watch_own().await? {
+                true => Stand::Held { wanted: true },
+                false => Stand::Gone,
+            },
             _ => self.layout.look().await?,
         };
         self.stands(stand, true)

@@ -108,10 +108,17 @@ pub(super) enum Line {
 }
 
 /// One ZooKeeper session.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Wire {
     client: Client,
     access: Access,
+}
+
+impl std::fmt::Debug for Wire {
+    // Whoever knows a session's password can take the session over.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Wire(session {:#x})", self.session())
+    }
 }
 
 impl Wire {
