@@ -8,6 +8,8 @@ mod memory;
 mod processes;
 mod table;
 mod waiters;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::path::PathBuf;
 
@@ -96,6 +98,10 @@ const PARTS: &[(&str, Part)] = &[
     ("processes", processes::contended),
     ("waiters", waiters::waiting),
     ("command", command::run_true),
+    #[cfg(feature = "zookeeper")]
+    ("zookeeper", zookeeper::uncontended),
+    #[cfg(feature = "zookeeper")]
+    ("zookeeper-contended", zookeeper::contended),
 ];
 
 fn main() -> Outcome<()> {
@@ -103,6 +109,8 @@ fn main() -> Outcome<()> {
     // The benchmark starts itself again where it needs processes.
     match arguments.peek().map(String::as_str) {
         Some("lockers") => return lockers::work(arguments.skip(1)),
+        #[cfg(feature = "zookeeper")]
+        Some("zookeeper-lockers") => return zookeeper::work(arguments.skip(1)),
         Some("waiters") => return waiters::work(arguments.skip(1)),
         _ => {}
     }

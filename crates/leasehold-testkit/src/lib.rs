@@ -2,6 +2,7 @@
 //!
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
+//! - [`peers`]: the libraries that ours contends with.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
 //! - [`proxy`]: a TCP proxy that delays, holds back, cuts and resets.
 //! - [`servers`]: real servers as values.
@@ -10,6 +11,7 @@
 
 pub mod faulty;
 pub mod log;
+pub mod peers;
 pub mod poll;
 pub mod process;
 pub mod proxy;

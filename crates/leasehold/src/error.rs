@@ -217,6 +217,12 @@ impl Error {
         self.0.name.as_ref()
     }
 
+    /// What it says, without where: for an engine that tells one refusal to several calls.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Whether the operation may have happened although it failed. Whatever it left behind ends with its lease.
     pub fn may_have_happened(&self) -> bool {
         self.0.happened == Happened::Perhaps

@@ -2,6 +2,7 @@
 
 pub mod redis;
 pub mod wall;
+pub mod zookeeper;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

@@ -201,6 +201,11 @@ const OPENERS: &[Opener] = &[
         ],
         open: crate::engines::redis::open,
     },
+    #[cfg(feature = "zookeeper")]
+    Opener {
+        schemes: &["zookeeper"],
+        open: crate::engines::zookeeper::open,
+    },
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.

@@ -1,0 +1,162 @@
+//! ZooKeeper beside Curator and kazoo: the same server, in turn.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::peers::{java, python};
+use leasehold_testkit::process::Process;
+use leasehold_testkit::servers::zookeeper::ZooKeeper;
+use tokio::task::JoinSet;
+
+use crate::Settings;
+use crate::measure::{Outcome, Spread, Watch, duel};
+use crate::memory::one_thread;
+use crate::table::{Goal, Row};
+
+const SLICE: Duration = Duration::from_secs(2);
+const PROCESSES: usize = 2;
+const LOCKERS_EACH: usize = 15;
+
+fn curator(server: &ZooKeeper) -> Process {
+    ready(java("curator").args([&server.address(), "10000"]))
+}
+
+fn kazoo(server: &ZooKeeper) -> Process {
+    ready(python("kazoo").args([&server.address(), "10"]))
+}
+
+fn ready(command: &mut Command) -> Process {
+    let process = Process::start(command);
+    assert_eq!(process.hear(), "ready");
+    process
+}
+
+/// Lock and release, a second, of one or several lockers in a process.
+fn cycles(peers: &mut [Process], path: &str, lockers: usize) -> Outcome<f64> {
+    for peer in peers.iter_mut() {
+        peer.say(&format!("cycles {path} {lockers} {}", SLICE.as_millis()));
+    }
+    let mut total = 0.0;
+    for peer in peers {
+        let said = peer.hear();
+        let count: f64 = said.strip_prefix("cycles ").ok_or(said.clone())?.parse()?;
+        total += count;
+    }
+    Ok(total / SLICE.as_secs_f64())
+}
+
+/// One locker, nobody else.
+pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
+    let server = ZooKeeper::start();
+    let runtime = one_thread()?;
+    let url = format!("{}/bench", server.url());
+    let client = runtime.block_on(leasehold::connect(&url))?;
+    let ours = || Ok(runtime.block_on(runtime.spawn(alone(client.clone())))??);
+    for (name, peer, goal) in [
+        ("curator", curator(&server), 1.8),
+        ("kazoo", kazoo(&server), 3.0),
+    ] {
+        let mut peer = [peer];
+        let duel = duel(settings.repeats, ours, || {
+            cycles(&mut peer, "/bench/peer", 1)
+        })?;
+        let name = format!("zookeeper uncontended beside {name}");
+        Row::ratio(&name, "/s", &duel, Goal::AtLeast(goal)).print();
+    }
+    let (received, zxid) = (server.received(), server.zxid());
+    let rate: f64 = runtime.block_on(runtime.spawn(alone(client.clone())))??;
+    let cycles = rate * SLICE.as_secs_f64();
+    let each = |count: u64| Spread::of(vec![count as f64 / cycles]);
+    let requests = each(server.received() - received);
+    Row::alone(
+        "zookeeper requests per cycle",
+        "",
+        requests,
+        Goal::AtMost(3.05),
+    )
+    .print();
+    let writes = each(server.zxid() - zxid);
+    Row::alone("zookeeper writes per cycle", "", writes, Goal::AtMost(2.05)).print();
+    Ok(())
+}
+
+async fn alone(client: Client) -> leasehold::Result<f64> {
+    let mutex = client.mutex("ours");
+    let watch = Watch::start();
+    let mut count = 0.0;
+    while watch.elapsed() < SLICE {
+        let _ = mutex.lock().await?.release().await?;
+        count += 1.0;
+    }
+    Ok(count / watch.elapsed().as_secs_f64())
+}
+
+/// Thirty lockers over two processes on one name.
+pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
+    let server = ZooKeeper::start();
+    let url = format!("{}/bench", server.url());
+    let mut peers: Vec<_> = (0..PROCESSES).map(|_| curator(&server)).collect();
+    for (how, case, goal) in [("strict", "strict", 1.2), ("turns", "with turns", 10.0)] {
+        let duel = duel(
+            settings.repeats,
+            || ours(&url, how),
+            || cycles(&mut peers, "/bench/contended", LOCKERS_EACH),
+        )?;
+        let name = format!("zookeeper 2 x 15 {case} beside curator");
+        Row::ratio(&name, "/s", &duel, Goal::AtLeast(goal)).print();
+    }
+    Ok(())
+}
+
+fn ours(url: &str, how: &str) -> Outcome<f64> {
+    let program = std::env::current_exe()?;
+    let spawn = |_| {
+        let mut command = Command::new(&program);
+        let _ = command.args(["zookeeper-lockers", url, how]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    };
+    let workers: Vec<Child> = (0..PROCESSES).map(spawn).collect::<Result<_, _>>()?;
+    let mut total = 0.0;
+    for worker in workers {
+        let said = worker.wait_with_output()?.stdout;
+        let count: f64 = std::str::from_utf8(&said)?.trim().parse()?;
+        total += count;
+    }
+    Ok(total / SLICE.as_secs_f64())
+}
+
+/// `zookeeper-lockers URL strict|turns`: fifteen tasks of one process; says how often they held it together.
+pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
+    let mut next = || arguments.next().ok_or("a worker needs two arguments");
+    let (url, strict) = (next()?, next()? == "strict");
+    let count = one_thread()?.block_on(lockers(&url, strict))?;
+    println!("{count}");
+    Ok(())
+}
+
+async fn lockers(url: &str, strict: bool) -> Outcome<u64> {
+    let client = leasehold::connect(url).await?;
+    let watch = Watch::start();
+    let mut tasks = JoinSet::new();
+    for _ in 0..LOCKERS_EACH {
+        let mutex = client.mutex("contended");
+        let mutex = if strict { mutex.strict() } else { mutex };
+        let _ = tasks.spawn(async move {
+            let mut count = 0;
+            while watch.elapsed() < SLICE {
+                let guard = mutex.lock().await?;
+                // Somebody else of this process gets to ask meanwhile.
+                tokio::task::yield_now().await;
+                let _ = guard.release().await?;
+                count += 1;
+            }
+            Ok::<u64, leasehold::Error>(count)
+        });
+    }
+    let mut total = 0;
+    while let Some(done) = tasks.join_next().await {
+        total += done??;
+    }
+    Ok(total)
+}

@@ -1,0 +1,125 @@
+//! The whole contract on ZooKeeper: one server, and an ensemble of three.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use leasehold::conformance::Subject;
+use leasehold::engine::{Url, ZooKeeper as Engine};
+use leasehold_testkit::servers::zookeeper::{Ensemble, ZooKeeper};
+
+/// A lease here is the end of a ZooKeeper session, and those are not given out in milliseconds.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// One server for all checks, an engine of its own for each: every test has a runtime of its own.
+fn subject(url: &str) -> Subject {
+    let url = Url::parse(&format!("{url}/check/locks")).expect("a URL");
+    let engine = Engine::at(&url).expect("an engine").lease(LEASE);
+    let mut subject = Subject::new(engine);
+    subject.lease = LEASE;
+    subject
+}
+
+mod standalone {
+    use super::*;
+
+    fn one() -> &'static ZooKeeper {
+        static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+        SERVER.get_or_init(ZooKeeper::start)
+    }
+
+    leasehold::conformance_tests!(subject(&one().url()));
+}
+
+mod ensemble {
+    use super::*;
+
+    fn three() -> &'static Ensemble {
+        static SERVERS: OnceLock<Ensemble> = OnceLock::new();
+        SERVERS.get_or_init(Ensemble::start)
+    }
+
+    leasehold::conformance_tests!(subject(&three().url()));
+}
+
+mod own {
+    use super::*;
+    use leasehold::{ErrorKind, Options};
+
+    fn one() -> &'static ZooKeeper {
+        static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+        SERVER.get_or_init(ZooKeeper::start)
+    }
+
+    /// A lease is the end of a session, and the server decides how long those may be.
+    #[tokio::test]
+    async fn a_lease_the_server_cannot_give_is_refused_with_the_longest_there_is() {
+        let client = leasehold::connect(&one().url()).await.expect("connected");
+        let long = client.mutex("x").lease(Duration::from_secs(1000));
+        let refused = long
+            .lock()
+            .await
+            .expect_err("longer than maxSessionTimeout");
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("at most 90s"), "{refused}");
+        // Shorter than the server's shortest session: rounded up there, kept here.
+        let short = client.mutex("x").lease(Duration::from_millis(100));
+        let guard = short.keep_alive(false).lock().await.expect("locked");
+        let _ = guard.lost().await;
+    }
+
+    /// Nobody without the login gets at what was made with it, and the login is never shown.
+    #[tokio::test]
+    async fn a_login_keeps_others_out() {
+        let address = one().address();
+        let url = format!("zookeeper://me:hunter2@{address}/private?acl=creator");
+        let mine = leasehold::connect(&url).await.expect("connected");
+        let held = mine.mutex("x").lock().await.expect("free");
+        let other = format!("zookeeper://{address}/private");
+        let other = leasehold::connect(&other).await.expect("connected");
+        let denied = other.mutex("x").lock().await.expect_err("no login");
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+        assert!(!format!("{mine:?} {denied:?}").contains("hunter2"));
+        let same = leasehold::connect(&url).await.expect("connected");
+        assert!(same.mutex("x").try_lock().await.expect("a try").is_none());
+        drop(held);
+    }
+
+    /// Whoever cannot be reached is said to be so, and soon.
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_an_error() {
+        let port = leasehold_testkit::servers::free_port();
+        let options = Options::new().lease(LEASE);
+        let opened = options
+            .connect(&format!("zookeeper://127.0.0.1:{port}"))
+            .await;
+        let error = opened.expect_err("nobody listens");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+
+    /// A name in use as one kind is refused as another, and free again afterwards.
+    #[tokio::test]
+    async fn another_kind_is_refused_with_what_is_there() {
+        let client = leasehold::connect(&one().url()).await.expect("connected");
+        let other = leasehold::connect(&one().url()).await.expect("connected");
+        let mutex = client.mutex("kind").lock().await.expect("free");
+        for refused in [
+            other.rwlock("kind").read().await.expect_err("a read lock"),
+            other
+                .semaphore("kind", 2)
+                .acquire()
+                .await
+                .expect_err("permits"),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+            assert!(refused.to_string().contains("as a mutex"), "{refused}");
+        }
+        let _ = mutex.release().await.expect("released");
+        let write = client.rwlock("kind").write().await.expect("free again");
+        let refused = other.mutex("kind").lock().await.expect_err("a mutex");
+        assert!(
+            refused.to_string().contains("as a read/write lock"),
+            "{refused}"
+        );
+        drop(write);
+    }
+}

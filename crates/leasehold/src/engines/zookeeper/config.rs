@@ -1,0 +1,137 @@
+//! What a `zookeeper:` URL says.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::Url;
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// Who may use the nodes we make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everybody; Curator's default.
+    Anyone,
+    /// Whoever has the same login.
+    Creator,
+}
+
+/// One deployment, as a URL names it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Config {
+    hosts: Vec<String>,
+    root: String,
+    auth: Option<(String, String)>,
+    access: Access,
+    /// The lease the first session is opened for, before a claim has said its own.
+    pub(super) lease: Duration,
+}
+
+/// The lease of locks that set none of their own.
+const LEASE: Duration = Duration::from_secs(10);
+
+impl Config {
+    pub(super) fn from_url(url: &Url) -> Result<Self> {
+        if url.hosts().is_empty() {
+            return Err(bad("no host: write zookeeper://HOST:PORT,HOST:PORT/PATH"));
+        }
+        let mut params = url.params();
+        let login = url.user().map(|user| {
+            let password = url.password().unwrap_or("");
+            ("digest".to_owned(), format!("{user}:{password}"))
+        });
+        let auth = match params.take("auth") {
+            None => login,
+            Some(auth) => match auth.split_once(':') {
+                Some((scheme, secret)) => Some((scheme.to_owned(), secret.to_owned())),
+                None => return Err(bad("auth is SCHEME:SECRET, as in digest:user:password")),
+            },
+        };
+        let access = match params.take("acl").as_deref() {
+            None | Some("anyone") => Access::Anyone,
+            Some("creator") if auth.is_some() => Access::Creator,
+            Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
+            Some(_) => return Err(bad("acl is anyone or creator")),
+        };
+        params.finish()?;
+        let root = url.path().trim_end_matches('/').to_owned();
+        if root.contains("//") || root.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(bad("the path has a part that ZooKeeper does not allow"));
+        }
+        Ok(Self {
+            hosts: url.hosts().to_vec(),
+            root,
+            auth,
+            access,
+            lease: LEASE,
+        })
+    }
+
+    /// The hosts as the client crate takes them.
+    pub(super) fn hosts(&self) -> String {
+        self.hosts.join(",")
+    }
+
+    /// The node below which the names are; empty for the root.
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(super) fn auth(&self) -> Option<(&str, &str)> {
+        let (scheme, secret) = self.auth.as_ref()?;
+        Some((scheme, secret))
+    }
+
+    pub(super) const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Without secrets.
+    pub(super) fn location(&self) -> String {
+        format!("zookeeper://{}{}", self.hosts(), self.root)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.location())
+    }
+}
+
+fn bad(what: &str) -> Error {
+    Error::new(ErrorKind::Config, Step::Connect, what).on("zookeeper")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::from_url(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn takes_hosts_root_and_login() {
+        let config = config("zookeeper://me:hunter2@h1:1,h2:2/locks/?acl=creator").unwrap();
+        assert_eq!(
+            (config.hosts().as_str(), config.root()),
+            ("h1:1,h2:2", "/locks")
+        );
+        assert_eq!(config.auth(), Some(("digest", "me:hunter2")));
+        assert_eq!(config.access(), Access::Creator);
+        assert_eq!(format!("{config:?}"), "zookeeper://h1:1,h2:2/locks");
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for url in [
+            "zookeeper:",
+            "zookeeper://h/?acl=creator",
+            "zookeeper://h/?acl=x",
+            "zookeeper://h/?auth=x",
+            "zookeeper://h/?x=1",
+            "zookeeper://h/a//b",
+        ] {
+            assert_eq!(config(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+}

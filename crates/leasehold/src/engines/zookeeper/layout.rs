@@ -1,0 +1,110 @@
+//! The two layouts behind one face.
+
+use std::sync::Arc;
+
+use super::link::Link;
+use super::node::{EVICTED, encode};
+use super::note::Note;
+use super::permits::Permits;
+use super::seat::{Fail, Seat, Stand};
+use super::session::Core;
+use super::trace::Trace;
+use super::wire::{Trouble, Watch};
+use crate::claim::Claim;
+use crate::engine::{Ended, Mode};
+use crate::name::Name;
+
+pub(super) enum Layout {
+    Seat(Seat),
+    Permits(Permits),
+}
+
+macro_rules! each {
+    ($layout:expr, $seat:ident => $do:expr) => {
+        match $layout {
+            Layout::Seat($seat) => $do,
+            Layout::Permits($seat) => $do,
+        }
+    };
+}
+
+impl Layout {
+    pub(super) fn new(link: Arc<Link>, core: &Core, claim: &Claim) -> Self {
+        let base = format!("{}/{}", core.root(), encode(&claim.name));
+        let note = Note {
+            weight: claim.mode.weight(),
+            capacity: claim.mode.capacity(),
+            lease: claim.lease,
+            czxid: 0,
+            who: core.who.clone(),
+        };
+        match claim.mode {
+            Mode::Permits { .. } => Self::Permits(Permits::new(link, base, claim.id, note)),
+            mode => Self::Seat(Seat::new(link, base, claim.id, mode, note)),
+        }
+    }
+
+    pub(super) fn link(&self) -> &Arc<Link> {
+        each!(self, seat => &seat.link)
+    }
+
+    pub(super) fn czxid(&self) -> i64 {
+        each!(self, seat => seat.czxid())
+    }
+
+    pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
+        each!(self, seat => seat.join().await)
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Stand, Fail> {
+        each!(self, seat => seat.look().await)
+    }
+
+    pub(super) async fn wanted(&mut self) -> Result<Option<bool>, Fail> {
+        each!(self, seat => seat.wanted().await)
+    }
+
+    pub(super) async fn leave(&mut self) -> Result<bool, Fail> {
+        each!(self, seat => seat.leave().await)
+    }
+
+    pub(super) async fn downgrade(&mut self) -> Result<bool, Fail> {
+        match self {
+            Self::Seat(seat) => seat.downgrade().await,
+            Self::Permits(_) => Ok(true),
+        }
+    }
+
+    /// Fires when somebody joins behind; permits are not told that, they look.
+    pub(super) fn behind(&mut self) -> Option<&mut Watch> {
+        match self {
+            Self::Seat(seat) => seat.behind.as_mut(),
+            Self::Permits(_) => None,
+        }
+    }
+
+    pub(super) const fn counts_permits(&self) -> bool {
+        matches!(self, Self::Permits(_))
+    }
+
+    /// The data of its own node and a watch on it; none if it is not there.
+    pub(super) async fn read_own(&mut self) -> Result<Option<(Vec<u8>, Watch)>, Fail> {
+        let Some(path) = each!(&*self, seat => seat.path()) else {
+            return Ok(None);
+        };
+        let read = self.link().again(|| self.link().wire.read_watched(&path));
+        match read.await {
+            Ok(read) => Ok(Some(read)),
+            Err(Trouble::NoNode) => Ok(None),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// What was written down about the eviction of this claim.
+    pub(super) async fn trace(&self, core: &Core, name: &Name) -> Option<Ended> {
+        let path = format!("{}/{EVICTED}/{}", core.root(), encode(name));
+        let read = self.link().again(|| self.link().wire.read(&path));
+        let (data, _) = read.await.ok()?;
+        Trace::read(&data)?.of(self.czxid())
+    }
+}

@@ -1,0 +1,319 @@
+//! A claim's node among those of a mutex or a read/write lock.
+
+use std::sync::Arc;
+
+use super::link::{Link, failed};
+use super::node::{Kind, LEASES, LOCKS, Node, contenders, marker, prefix};
+use super::note::Note;
+use super::rule::{Verdict, verdict, was_semaphore};
+use super::wire::{Facts, Trouble, Watch};
+use crate::claim::ClaimId;
+use crate::engine::{Mode, RW_CAPACITY};
+use crate::error::{Error, ErrorKind, Step};
+use crate::line::Refusal;
+
+/// Where a claim stands, and what to wait for.
+pub(super) enum Stand {
+    Held {
+        wanted: bool,
+    },
+    Wait {
+        ahead: u32,
+        watch: Watch,
+        /// Whether the deletion of what is watched means that the claim holds.
+        next: bool,
+    },
+    Gone,
+}
+
+/// Why a claim has no place.
+pub(super) enum Fail {
+    Refused(Error),
+    /// The session is over.
+    Dead(String),
+}
+
+impl From<Trouble> for Fail {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Dead(why) => Self::Dead(why),
+            trouble => Self::Refused(failed(&trouble, Step::Claim)),
+        }
+    }
+}
+
+/// From here on the next sequences may overflow, and order is no longer order.
+const SEQUENCE_END: i64 = (1 << 31) - (1 << 16);
+
+pub(super) struct Seat {
+    pub(super) link: Arc<Link>,
+    /// The name's node.
+    pub(super) base: String,
+    id: ClaimId,
+    mode: Mode,
+    note: Note,
+    own: Option<(String, Facts)>,
+    /// Fires when the line changes, if it was armed.
+    pub(super) behind: Option<Watch>,
+}
+
+impl Seat {
+    pub(super) fn new(link: Arc<Link>, base: String, id: ClaimId, mode: Mode, note: Note) -> Self {
+        Self {
+            link,
+            base,
+            id,
+            mode,
+            note,
+            own: None,
+            behind: None,
+        }
+    }
+
+    /// The number its fences come from.
+    pub(super) fn czxid(&self) -> i64 {
+        match (self.note.czxid, &self.own) {
+            (0, Some((_, facts))) => facts.czxid,
+            (czxid, _) => czxid,
+        }
+    }
+
+    /// The path of its node.
+    pub(super) fn path(&self) -> Option<String> {
+        let (name, _) = self.own.as_ref()?;
+        Some(format!("{}/{name}", self.base))
+    }
+
+    /// Joins the line: one round trip where nobody is before it.
+    pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
+        let prefix = prefix(self.id, marker(self.mode));
+        let (own, children, watch) =
+            take_place(&self.link, &self.base, &prefix, &self.note).await?;
+        let full = Node::parse(&own.0).is_none_or(|node| is_full(node.sequence));
+        self.own = Some(own);
+        self.behind = watch;
+        if full {
+            let _ = self.leave().await;
+            return Err(Fail::Refused(overflow(&self.base)));
+        }
+        self.judge(children).await
+    }
+
+    /// Looks at the line again.
+    pub(super) async fn look(&mut self) -> Result<Stand, Fail> {
+        let base = &self.base;
+        match self.link.again(|| self.link.wire.list(base)).await {
+            Ok(children) => self.judge(children).await,
+            Err(Trouble::NoNode) => Ok(Stand::Gone),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    async fn judge(&mut self, mut children: Vec<String>) -> Result<Stand, Fail> {
+        loop {
+            let own = self.own.as_ref().map_or("", |(name, _)| name);
+            match verdict(&children, own, self.mode) {
+                Verdict::Missing => return Ok(Stand::Gone),
+                Verdict::Conflict(kind) => {
+                    let _ = self.leave().await;
+                    return Err(Fail::Refused(conflict(kind)));
+                }
+                Verdict::Held { wanted } => {
+                    if was_semaphore(&children)
+                        && let Some(refusal) = semaphore_at(&self.link, &self.base).await?
+                    {
+                        let _ = self.leave().await;
+                        return Err(Fail::Refused(refusal));
+                    }
+                    return Ok(Stand::Held { wanted });
+                }
+                Verdict::Behind { ahead, watch, next } => {
+                    let path = format!("{}/{watch}", self.base);
+                    let watched = self.link.again(|| self.link.wire.read_watched(&path));
+                    match watched.await {
+                        Ok((_, watch)) => return Ok(Stand::Wait { ahead, watch, next }),
+                        Err(Trouble::NoNode) => {}
+                        Err(trouble) => return Err(trouble.into()),
+                    }
+                }
+            }
+            let base = &self.base;
+            children = match self.link.again(|| self.link.wire.list(base)).await {
+                Err(Trouble::NoNode) => return Ok(Stand::Gone),
+                listed => listed?,
+            };
+        }
+    }
+
+    /// Whether its node is there, and whether somebody is behind it. Tells the next change if nobody is.
+    pub(super) async fn wanted(&mut self) -> Result<Option<bool>, Fail> {
+        let base = &self.base;
+        let listed = self.link.again(|| self.link.wire.list_watched(base));
+        let (children, watch) = match listed.await {
+            Err(Trouble::NoNode) => return Ok(None),
+            listed => listed?,
+        };
+        self.behind = Some(watch);
+        let line = contenders(&children);
+        let own = self.own.as_ref().map_or("", |(name, _)| name);
+        let at = line.iter().position(|node| node.name == own);
+        Ok(at.map(|at| at + 1 < line.len()))
+    }
+
+    /// Leaves the line; says whether it was there.
+    pub(super) async fn leave(&mut self) -> Result<bool, Fail> {
+        let Some(path) = self.path() else {
+            return Ok(false);
+        };
+        let there = self.link.delete(&path).await?;
+        self.own = None;
+        // Our own deletion has fired it: nothing is left to take back at the server.
+        self.behind = None;
+        Ok(there)
+    }
+
+    /// A writer goes on as a reader, in its place: Curator's form since 5.5.
+    pub(super) async fn downgrade(&mut self) -> Result<bool, Fail> {
+        let (Some(old), czxid) = (self.path(), self.czxid()) else {
+            return Ok(false);
+        };
+        let sequence = old.get(old.len() - 10..).unwrap_or("");
+        let name = format!("{}{sequence}", prefix(self.id, marker(Mode::Read)));
+        let new = format!("{}/{name}", self.base);
+        (self.note.czxid, self.note.weight) = (czxid, Mode::Read.weight());
+        let data = self.note.write();
+        let wire = &self.link.wire;
+        let swap = async || match wire.swap(&old, &new, &data).await {
+            // Perhaps by the request whose answer was lost.
+            Err(Trouble::NoNode | Trouble::Exists) => wire.read(&new).await.map(|_| ()),
+            swapped => swapped,
+        };
+        let swapped = self.link.again(swap);
+        match swapped.await {
+            Ok(()) => {}
+            Err(Trouble::NoNode) => return Ok(false),
+            Err(trouble) => return Err(trouble.into()),
+        }
+        if let Some(own) = &mut self.own {
+            own.0 = name;
+        }
+        self.mode = Mode::Read;
+        Ok(true)
+    }
+}
+
+type Taken = ((String, Facts), Vec<String>, Option<Watch>);
+
+/// Makes a claim's node below `parent`, once, and lists its siblings.
+pub(super) async fn take_place(
+    link: &Link,
+    parent: &str,
+    prefix: &str,
+    note: &Note,
+) -> Result<Taken, Fail> {
+    let data = note.write();
+    loop {
+        let (made, listed) = link.wire.join(parent, prefix, &data).await;
+        let own = match made {
+            Ok(own) => own,
+            // Never used, or cleared away when it was empty.
+            Err(Trouble::NoNode) => {
+                link.mkdir(parent).await?;
+                continue;
+            }
+            Err(Trouble::Unknown(why)) => {
+                tracing::debug!(why, "whether the node was made is not known");
+                match settle(link, parent, prefix).await? {
+                    Some(own) => own,
+                    None => continue,
+                }
+            }
+            Err(trouble) => return Err(trouble.into()),
+        };
+        if let Ok((children, watch)) = listed {
+            return Ok((own, children, Some(watch)));
+        }
+        let children = link.again(|| link.wire.list(parent)).await?;
+        return Ok((own, children, None));
+    }
+}
+
+/// Whether a node whose creation got no answer is there. After a `sync` the answer is final: a request left behind
+/// at another server is refused there.
+async fn settle(link: &Link, parent: &str, prefix: &str) -> Result<Option<(String, Facts)>, Fail> {
+    link.again(|| link.wire.sync(parent)).await?;
+    let children = match link.again(|| link.wire.list(parent)).await {
+        Err(Trouble::NoNode) => return Ok(None),
+        listed => listed?,
+    };
+    let Some(name) = children.into_iter().find(|name| name.starts_with(prefix)) else {
+        return Ok(None);
+    };
+    let path = format!("{parent}/{name}");
+    match link.again(|| link.wire.read(&path)).await {
+        // A node of another session is about to be deleted, whatever its name.
+        Ok((_, facts)) if facts.owner == link.wire.session() => Ok(Some((name, facts))),
+        Ok(_) | Err(Trouble::NoNode) => Ok(None),
+        Err(trouble) => Err(trouble.into()),
+    }
+}
+
+/// What keeps the name from being used otherwise, if it is in use as a semaphore.
+async fn semaphore_at(link: &Link, base: &str) -> Result<Option<Error>, Fail> {
+    for below in [LEASES, LOCKS] {
+        let parent = format!("{base}/{below}");
+        let listed = link.again(|| link.wire.list(&parent)).await;
+        let children = match listed {
+            Err(Trouble::NoNode) => continue,
+            listed => listed?,
+        };
+        if let Some(first) = contenders(&children).first() {
+            let path = format!("{parent}/{}", first.name);
+            let read = link.again(|| link.wire.read(&path)).await;
+            return match read {
+                Ok((data, _)) => Ok(Some(used_as_semaphore(Note::read(&data).as_ref()))),
+                Err(Trouble::NoNode) => continue,
+                Err(trouble) => Err(trouble.into()),
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// The refusal of a name that is in use as a semaphore.
+pub(super) fn used_as_semaphore(note: Option<&Note>) -> Error {
+    match note {
+        Some(note) if note.capacity > 1 => Error::from(Refusal::Capacity(note.capacity)),
+        _ => refused("the name is in use as a semaphore; use it so, or wait until it is free"),
+    }
+    .on("zookeeper")
+}
+
+/// The refusal of a name that somebody before us uses as this.
+pub(super) fn conflict(kind: Kind) -> Error {
+    match kind {
+        Kind::Mutex => Error::from(Refusal::Capacity(1)).on("zookeeper"),
+        Kind::Read | Kind::Write => Error::from(Refusal::Capacity(RW_CAPACITY)).on("zookeeper"),
+        Kind::Lease => used_as_semaphore(None),
+        Kind::Kazoo => refused(
+            "the name is in use by kazoo with node names of its own, which ignores others: \
+             give its lock the node name \"-lock-\" (see the engine's documentation)",
+        ),
+    }
+}
+
+fn refused(what: &str) -> Error {
+    Error::new(ErrorKind::Conflict, Step::Claim, what).on("zookeeper")
+}
+
+pub(super) const fn is_full(sequence: i64) -> bool {
+    sequence < 0 || sequence >= SEQUENCE_END
+}
+
+pub(super) fn overflow(base: &str) -> Error {
+    let what = format!(
+        "the sequence below {base} is about to overflow: let everybody release the name, and delete the node \
+         (the server does so by itself once it is empty)"
+    );
+    Error::new(ErrorKind::Unavailable, Step::Claim, what).on("zookeeper")
+}
