@@ -32,6 +32,8 @@ pub use crate::clock::{Clock, Micros};
 #[cfg(feature = "file")]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use crate::engines::sql::Sql;
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};

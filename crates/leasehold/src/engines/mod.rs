@@ -3,3 +3,5 @@
 #[cfg(feature = "file")]
 pub(crate) mod file;
 pub(crate) mod memory;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) mod sql;
