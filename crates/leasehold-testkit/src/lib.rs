@@ -2,6 +2,7 @@
 //!
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
+//! - [`servers`]: real servers as values.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
 //! - [`log`]: what was logged while a closure ran.
 
@@ -9,3 +10,4 @@ pub mod faulty;
 pub mod log;
 pub mod poll;
 pub mod process;
+pub mod servers;

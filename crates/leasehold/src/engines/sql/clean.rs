@@ -20,7 +20,12 @@ const DAY: u64 = 86_400_000_000;
 pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trouble> {
     let (t, now) = (&world.tables, world.now());
     let clock = format!("(SELECT {now} AS now) AS clock");
-    let rows = wire.run(&format!("SELECT now, floor, floor_at FROM {}, {clock}", t.meta)).await?;
+    let rows = wire
+        .run(&format!(
+            "SELECT now, floor, floor_at FROM {}, {clock}",
+            t.meta
+        ))
+        .await?;
     let row = rows.first().and_then(|rows| rows.first());
     let row = row.map_or(&[][..], Vec::as_slice);
     let (now, floor) = (super::rows::number(row, 0)?, super::rows::number(row, 1)?);
@@ -31,12 +36,22 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
     );
     let mut packet = vec![
         format!("DELETE FROM {} WHERE until < {now}", t.mail),
-        format!("DELETE FROM {} WHERE seen < {}", t.session, now.saturating_sub(DAY)),
+        format!(
+            "DELETE FROM {} WHERE seen < {}",
+            t.session,
+            now.saturating_sub(DAY)
+        ),
     ];
     if settled {
-        packet.push(format!("DELETE FROM {} WHERE {idle} AND last <= {floor}", t.line));
+        packet.push(format!(
+            "DELETE FROM {} WHERE {idle} AND last <= {floor}",
+            t.line
+        ));
     }
-    packet.push(format!("SELECT coalesce(max(last), 0) FROM {} WHERE {idle}", t.line));
+    packet.push(format!(
+        "SELECT coalesce(max(last), 0) FROM {} WHERE {idle}",
+        t.line
+    ));
     let rows = wire.run(&packet.join("; ")).await?;
     let row = rows.last().and_then(|rows| rows.first());
     let last = super::rows::number(row.map_or(&[][..], Vec::as_slice), 0)?;

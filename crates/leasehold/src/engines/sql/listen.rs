@@ -91,7 +91,9 @@ pub(super) async fn start(
             let _ = address.set(candidate);
             return tokio::spawn(listen(this, candidate, first));
         }
-        tracing::info!("notifications do not arrive here (a pooler between?): looking for mail instead");
+        tracing::info!(
+            "notifications do not arrive here (a pooler between?): looking for mail instead"
+        );
     }
     let _ = address.set(Address::random(true));
     tokio::spawn(look(this))
@@ -141,7 +143,10 @@ async fn listen(world: Weak<World>, address: Address, mut first: Option<Listenin
                 let Some(alive) = world.upgrade() else { return };
                 let connect = alive.connect.clone();
                 drop(alive);
-                match connect.listen(&address.channel(), hearer(world.clone())).await {
+                match connect
+                    .listen(&address.channel(), hearer(world.clone()))
+                    .await
+                {
                     Ok(Some(listening)) => listening,
                     _ => continue,
                 }

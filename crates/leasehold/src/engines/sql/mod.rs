@@ -15,6 +15,8 @@ mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tables;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod tls;
 mod view;
 mod wire;
 mod world;
@@ -71,7 +73,10 @@ impl Sql {
         let mut params = url.params();
         let (connect, settings) = connector(url, &mut params, clock)?;
         let prefix = params.take("prefix");
-        let tables = Tables::new(connect.dialect(), prefix.as_deref().unwrap_or(tables::PREFIX))?;
+        let tables = Tables::new(
+            connect.dialect(),
+            prefix.as_deref().unwrap_or(tables::PREFIX),
+        )?;
         params.finish()?;
         Ok(Self {
             world: World::new(tables, connect, settings),
@@ -124,7 +129,8 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
     let lanes = number(params.take("connections"), "connections", 4)?;
     let patience = number(params.take("timeout"), "timeout", 5)?;
     Ok(Settings {
-        lanes: usize::try_from(lanes.min(64)).unwrap_or(4),
+        // And one beside them for heartbeats.
+        lanes: usize::try_from(lanes.min(64)).unwrap_or(4) + 1,
         patience: Duration::from_secs(patience),
         create,
         notify: false,
@@ -142,6 +148,20 @@ fn location(url: &Url) -> String {
     };
     let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
     format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
+        _ => (text, Some(default)),
+    };
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
+    Ok((host, port))
 }
 
 fn bad(what: &str) -> Error {
@@ -163,19 +183,42 @@ impl Engine for Sql {
             #[cfg(feature = "postgres")]
             Dialect::Postgres => server(
                 "PostgreSQL",
-                [Verdict::Kept, Verdict::Fenced, Verdict::Fenced, Verdict::Kept, Verdict::Broken, Verdict::Kept],
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
             ),
             #[cfg(feature = "mysql")]
             Dialect::Mysql => server(
                 "MariaDB, MySQL",
-                [Verdict::Kept, Verdict::Fenced, Verdict::Fenced, Verdict::Kept, Verdict::Broken, Verdict::Kept],
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
             ),
             #[cfg(feature = "sqlite")]
-            Dialect::Sqlite => {
-                Guarantees::new("SQLite", Level::L2, [Verdict::Kept, Verdict::Fenced, Verdict::Kept, Verdict::Kept, Verdict::Absent, Verdict::Absent])
-                    .scope("the processes of one machine that open the same file")
-                    .dead_holder("after its lease")
-            }
+            Dialect::Sqlite => Guarantees::new(
+                "SQLite",
+                Level::L2,
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Kept,
+                    Verdict::Absent,
+                    Verdict::Absent,
+                ],
+            )
+            .scope("the processes of one machine that open the same file")
+            .dead_holder("after its lease"),
         }
     }
 
@@ -184,7 +227,11 @@ impl Engine for Sql {
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
-        match self.world.ask_aside(Op::Inspect(query.name.clone())).await? {
+        match self
+            .world
+            .ask_aside(Op::Inspect(query.name.clone()))
+            .await?
+        {
             Answer::Lines(lines) => Ok(lines),
             _ => Ok(Vec::new()),
         }

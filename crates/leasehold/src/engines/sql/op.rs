@@ -144,7 +144,8 @@ impl Op {
                 Answer::Done
             }
             Self::Evict(name, fence, _) => {
-                changes = find(lines, name).map_or_else(Vec::new, |stored| stored.line.evict(*fence, at));
+                changes =
+                    find(lines, name).map_or_else(Vec::new, |stored| stored.line.evict(*fence, at));
                 let evicted = changes.iter().filter(|change| change.what == What::Evicted);
                 Answer::Evicted(u32::try_from(evicted.count()).unwrap_or(u32::MAX))
             }

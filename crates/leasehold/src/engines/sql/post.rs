@@ -131,16 +131,25 @@ pub(super) fn read(body: &str) -> Option<(SessionId, Event)> {
 pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<Vec<String>, Trouble> {
     let (d, mail) = (world.tables.dialect, &world.tables.mail);
     let mine = format!("address = {}", d.bytes(&world.address().0.to_be_bytes()));
-    let look = format!("SELECT id, {} FROM {mail} WHERE {mine} ORDER BY id", d.hex("body"));
+    let look = format!(
+        "SELECT id, {} FROM {mail} WHERE {mine} ORDER BY id",
+        d.hex("body")
+    );
     let rows = wire.run(&look).await?;
     let rows = rows.first().map_or(&[][..], Vec::as_slice);
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<_> = rows.iter().filter_map(|row| row.first().cloned().flatten()).collect();
+    let ids: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row.first().cloned().flatten())
+        .collect();
     let bodies = rows.iter().map(|row| super::op::text(row, 1)).collect();
     // Exactly these: another may have been written meanwhile with a smaller id.
-    let take = format!("DELETE FROM {mail} WHERE {mine} AND id IN ({})", ids.join(", "));
+    let take = format!(
+        "DELETE FROM {mail} WHERE {mine} AND id IN ({})",
+        ids.join(", ")
+    );
     let _ = wire.run(&take).await?;
     bodies
 }

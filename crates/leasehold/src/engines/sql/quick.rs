@@ -19,7 +19,8 @@ impl Tables {
         let (weight, capacity) = (claim.mode.weight(), claim.mode.capacity());
         let (key, name) = (Key::of(&claim.name).0, claim.name.as_str().as_bytes());
         let (id, session) = (d.id(claim.id.as_u128()), d.id(session.as_u128()));
-        let columns = "k, name, capacity, last, crowd, id, session, weight, lease, since, deadline, fence";
+        let columns =
+            "k, name, capacity, last, crowd, id, session, weight, lease, since, deadline, fence";
         let first = match d {
             #[cfg(feature = "mysql")]
             Dialect::Mysql => "LAST_INSERT_ID(floor + 1)",
@@ -61,7 +62,9 @@ impl Tables {
             }
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             _ => {
-                let same = ["capacity", "id", "session", "weight", "lease", "since", "deadline"];
+                let same = [
+                    "capacity", "id", "session", "weight", "lease", "since", "deadline",
+                ];
                 let same = same.map(|column| format!("{column} = excluded.{column}"));
                 format!(
                     "INSERT INTO {line} AS l ({columns}) SELECT {values} {from} WHERE true \
@@ -94,4 +97,3 @@ impl Tables {
         }
     }
 }
-

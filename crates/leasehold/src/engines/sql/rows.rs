@@ -187,7 +187,10 @@ pub(super) fn lines(lines: &Rows, claims: &Rows) -> Result<Vec<Stored>, Trouble>
         let mut crowd = crowds.remove(&key).unwrap_or_default();
         let places = crowd.iter().map(|(at, place)| (place.id, *at)).collect();
         // No bytes are no text on one database and empty text on another.
-        if row.get(4).is_some_and(|id| id.as_ref().is_some_and(|id| !id.is_empty())) {
+        if row
+            .get(4)
+            .is_some_and(|id| id.as_ref().is_some_and(|id| !id.is_empty()))
+        {
             crowd.push((0, place(row, 4)?));
         }
         let capacity = number(row, 2)? as u32;

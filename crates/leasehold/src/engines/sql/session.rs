@@ -27,11 +27,7 @@ pub(super) struct SqlSession {
 const AT_ONCE: usize = 256;
 
 impl SqlSession {
-    pub(super) async fn open(
-        world: Arc<World>,
-        who: &Identity,
-        inbox: Inbox,
-    ) -> Result<Arc<Self>> {
+    pub(super) async fn open(world: Arc<World>, who: &Identity, inbox: Inbox) -> Result<Arc<Self>> {
         world.ready().await?;
         let id = world.address().session();
         let _ = world.ask(0, Op::Open(id, who.clone())).await?;
@@ -119,7 +115,10 @@ impl Session for SqlSession {
         }
         let mut failed = None;
         for (lane, names) in by_lane {
-            for some in names.chunks(AT_ONCE).chain(names.is_empty().then_some(&[][..])) {
+            for some in names
+                .chunks(AT_ONCE)
+                .chain(names.is_empty().then_some(&[][..]))
+            {
                 let closed = self.world.ask(lane, Op::Close(self.id, some.to_vec()));
                 failed = closed.await.err().or(failed);
             }

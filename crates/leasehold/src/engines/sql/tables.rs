@@ -80,7 +80,8 @@ fn check(prefix: &str) -> Result<()> {
     let mut parts = prefix.split('.');
     let good = prefix.len() <= PREFIX_MAX
         && parts.clone().count() <= 2
-        && parts.all(|part| part.chars().all(plain) && !part.starts_with(|c: char| c.is_ascii_digit()));
+        && parts
+            .all(|part| part.chars().all(plain) && !part.starts_with(|c: char| c.is_ascii_digit()));
     if good {
         return Ok(());
     }

@@ -62,7 +62,9 @@ impl World {
             tables,
             connect,
             watch: Watch::default(),
-            lanes: (0..settings.lanes.max(1)).map(|_| Lane::default()).collect(),
+            lanes: (0..settings.lanes.max(1))
+                .map(|_| Lane::default())
+                .collect(),
             settings,
             address: OnceLock::new(),
             ready: tokio::sync::Mutex::default(),
@@ -163,7 +165,11 @@ impl World {
         let (tell, told) = oneshot::channel();
         self.send(lane, (op, tell));
         told.await.unwrap_or_else(|_| {
-            let error = Error::new(ErrorKind::Closed, step, "the runtime of this engine is gone");
+            let error = Error::new(
+                ErrorKind::Closed,
+                step,
+                "the runtime of this engine is gone",
+            );
             Err(error.on(self.tables.dialect.word()).perhaps())
         })
     }

@@ -62,7 +62,10 @@ fn open(path: &Path, full: bool) -> Result<Connection, Trouble> {
 }
 
 /// Somebody else writes. SQLite's own handler waits for up to 100 ms between two looks, which is long for a lock.
-#[expect(clippy::disallowed_methods, reason = "SQLite asks on its own thread, which is ours")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "SQLite asks on its own thread, which is ours"
+)]
 fn wait(times: i32) -> bool {
     std::thread::sleep(Duration::from_micros(rand::random_range(100..1_000)));
     times < 20_000

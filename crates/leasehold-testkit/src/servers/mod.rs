@@ -1,0 +1,107 @@
+//! Real servers as values: a free port, a directory of their own, gone with the value or with the test process.
+
+pub mod mariadb;
+pub mod pgbouncer;
+pub mod postgres;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A port that nobody uses now.
+///
+/// # Panics
+/// If there is none.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A directory for a server's files, readable by the user a server may run as.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn directory() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("leasehold-")
+        .tempdir()
+        .expect("a directory")
+}
+
+/// A server process. It is killed when this value is dropped, and also when the test process ends in any other way.
+#[derive(Debug)]
+pub struct Running {
+    guard: Child,
+    server: Pid,
+    log: PathBuf,
+}
+
+/// Starts the command, says its process id, and kills it when stdin ends.
+const GUARD: &str =
+    r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+
+impl Running {
+    /// Starts a program of a Debian package; what it says goes to a file in `dir`.
+    ///
+    /// # Panics
+    /// If it is not installed.
+    pub fn start(program: &str, package: &str, dir: &Path, args: &[String]) -> Self {
+        assert!(
+            installed(program),
+            "{program} is not installed: run scripts/servers {package}"
+        );
+        let log = dir.join("output");
+        let mut command = Command::new("sh");
+        let _ = command
+            .args(["-c", GUARD, "guard"])
+            .arg(&log)
+            .arg(program)
+            .args(args);
+        let spawned = command
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut guard = spawned.expect("sh starts");
+        let mut line = String::new();
+        let stdout = guard.stdout.take().expect("stdout is ours");
+        let _ = BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("a process id");
+        let pid = line.trim().parse().ok().and_then(Pid::from_raw);
+        let server = pid.expect("a process id");
+        Self { guard, server, log }
+    }
+
+    /// Sends a signal to the server.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(self.server, signal);
+    }
+
+    /// What the server said so far.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether the server is there.
+    pub fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
