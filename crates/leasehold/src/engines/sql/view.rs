@@ -27,10 +27,11 @@ pub(super) async fn look(
         d.hex("command"),
         tables.session
     ));
-    packet.push(format!("SELECT {}", world.now()));
     packet.push("COMMIT".to_owned());
+    // Last: a statement without rows at the end of a packet is not told by every client.
+    packet.push(format!("SELECT {}", world.now()));
     let rows = wire.run(&packet.join("; ")).await?;
-    let [.., lines, claims, sessions, clock, _] = &rows[..] else {
+    let [.., lines, claims, sessions, _, clock] = &rows[..] else {
         return Err(Trouble::new(super::wire::What::Broken, "rows are missing"));
     };
     let sessions = identities(sessions)?;
