@@ -80,10 +80,11 @@ impl Tables {
         let mut packet = vec![self.write_line(stored, now)];
         let kept: &[&Place] = &line.places().collect::<Vec<_>>();
         let kept = if kept.len() > 1 { kept } else { &[] };
-        packet.extend(self.remove_claims(stored, kept));
+        let stays = stays(stored, kept);
+        packet.extend(self.remove_claims(stored, &stays));
         let mut next = stored.places.values().max().map_or(0, |place| place + 1);
         for place in kept {
-            match stored.places.get(&place.id) {
+            match stays.get(&place.id) {
                 Some(_) if was.places().any(|was| was == *place) => {}
                 Some(at) => packet.push(self.update_claim(stored.key, *at, place)),
                 None => {
@@ -123,9 +124,9 @@ impl Tables {
         )
     }
 
-    fn remove_claims(&self, stored: &Stored, kept: &[&Place]) -> Option<String> {
+    fn remove_claims(&self, stored: &Stored, stays: &ById<ClaimId, i64>) -> Option<String> {
         let gone = stored.places.iter();
-        let gone = gone.filter(|(id, _)| !kept.iter().any(|place| place.id == **id));
+        let gone = gone.filter(|(id, _)| !stays.contains_key(id));
         let gone: Vec<_> = gone.map(|(_, at)| at.to_string()).collect();
         (!gone.is_empty()).then(|| {
             format!(
@@ -161,6 +162,22 @@ impl Tables {
             place.fence.map_or(0, Fence::get)
         )
     }
+}
+
+/// The claims that keep their row. One that left and joined again in the same step is at the end of the line now, and
+/// so is its row.
+fn stays(stored: &Stored, kept: &[&Place]) -> ById<ClaimId, i64> {
+    let mut before = i64::MIN;
+    let mut stays = ById::default();
+    for place in kept {
+        if let Some(at) = stored.places.get(&place.id)
+            && *at > before
+        {
+            before = *at;
+            let _ = stays.insert(place.id, *at);
+        }
+    }
+    stays
 }
 
 fn assigned(place: &Place) -> String {

@@ -41,6 +41,26 @@ impl SqlSession {
         (Key::of(name).0 % self.world.lanes() as u128) as usize
     }
 
+    fn stands(&self, claim: &Claim, standing: Standing) {
+        match standing {
+            Standing::Held(_) | Standing::Waiting { .. } => {
+                self.world.watch.standing(claim.id, standing);
+                if let Some(names) = &mut *self.names.lock() {
+                    drop(names.insert(claim.id, claim.name.clone()));
+                }
+            }
+            Standing::Busy | Standing::Gone => self.forget(claim.id),
+        }
+    }
+
+    /// The claim is not in the line.
+    fn forget(&self, claim: ClaimId) {
+        self.world.watch.gone(claim);
+        if let Some(names) = &mut *self.names.lock() {
+            drop(names.remove(&claim));
+        }
+    }
+
     fn closed(&self, step: Step) -> Error {
         Error::closed(step).on(self.world.tables.dialect.word())
     }
@@ -56,6 +76,7 @@ impl Session for SqlSession {
         let op = Op::Claim(claim.clone(), self.id);
         let standing = match self.world.ask(self.lane(&claim.name), op).await? {
             Answer::Refused(refusal) => {
+                self.forget(claim.id);
                 let error = Error::from(refusal).on(self.world.tables.dialect.word());
                 return Err(error);
             }
@@ -63,7 +84,7 @@ impl Session for SqlSession {
             _ => None,
         };
         let standing = standing.unwrap_or(Standing::Gone);
-        self.world.watch.standing(claim.id, standing);
+        self.stands(claim, standing);
         Ok(standing)
     }
 
@@ -79,7 +100,7 @@ impl Session for SqlSession {
             }
         }
         for (claim, standing) in claims.iter().zip(&standings) {
-            self.world.watch.standing(claim.id, *standing);
+            self.stands(claim, *standing);
         }
         Ok(standings)
     }
@@ -87,10 +108,7 @@ impl Session for SqlSession {
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let op = Op::Release(claim.clone(), used);
         let answer = self.world.ask(self.lane(&claim.name), op).await?;
-        self.world.watch.gone(claim.id);
-        if let Some(names) = &mut *self.names.lock() {
-            drop(names.remove(&claim.id));
-        }
+        self.forget(claim.id);
         match answer {
             Answer::Released(release) => Ok(release),
             _ => Ok(Release::Gone),
