@@ -137,6 +137,17 @@ impl Postgres {
         });
     }
 
+    /// Starts it as a replica that follows nobody: it can only be read.
+    ///
+    /// # Panics
+    /// If its directory cannot be written.
+    pub fn standby(&mut self) {
+        let signal = self.home.path().join("data/standby.signal");
+        std::fs::write(&signal, "").expect("writable");
+        give(&signal, "postgres");
+        self.restart();
+    }
+
     /// Kills it as `kill -9` does.
     pub fn kill(&mut self) {
         drop(self.running.take());

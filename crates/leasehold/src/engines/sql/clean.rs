@@ -13,6 +13,9 @@ const SETTLED: u64 = 60_000_000;
 /// Sessions not heard of for a day, in microseconds.
 const DAY: u64 = 86_400_000_000;
 
+/// How many lines go in one step.
+const AT_ONCE: u32 = 500;
+
 /// Removes old mail, old sessions, and the rows of names that nobody has used for a while.
 ///
 /// A name's next fence must stay above its last. So the floor is raised first, for all to see, and only the next
@@ -43,10 +46,7 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
         ),
     ];
     if settled {
-        packet.push(format!(
-            "DELETE FROM {} WHERE {idle} AND last <= {floor}",
-            t.line
-        ));
+        remove(world, wire, &format!("{idle} AND last <= {floor}")).await?;
     }
     packet.push(format!(
         "SELECT coalesce(max(last), 0) FROM {} WHERE {idle}",
@@ -63,4 +63,32 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
         let _ = wire.run(&raise).await?;
     }
     Ok(Answer::Done)
+}
+
+/// Removes some lines that nobody has locked, so that it waits for nobody.
+async fn remove(world: &World, wire: &mut Wire, which: &str) -> Result<(), Trouble> {
+    let (t, d) = (&world.tables, world.tables.dialect);
+    let skip = match d.for_update() {
+        "" => String::new(),
+        lock => format!("{lock} SKIP LOCKED"),
+    };
+    let mut packet: Vec<String> = d.begin().iter().map(|s| (*s).into()).collect();
+    packet.push(format!(
+        "SELECT {} FROM {} WHERE {which} ORDER BY k LIMIT {AT_ONCE}{skip}",
+        d.hex("k"),
+        t.line
+    ));
+    let rows = wire.run(&packet.join("; ")).await?;
+    let keys = rows.last().map_or(&[][..], Vec::as_slice).iter();
+    let keys = keys.filter_map(|row| super::rows::hex(row.first()?.as_deref()?).ok());
+    let keys: Vec<_> = keys.map(|key| d.id(key)).collect();
+    let done = match keys.is_empty() {
+        true => "COMMIT".to_owned(),
+        false => format!(
+            "DELETE FROM {} WHERE k IN ({}); COMMIT",
+            t.line,
+            keys.join(", ")
+        ),
+    };
+    wire.run(&done).await.map(drop)
 }

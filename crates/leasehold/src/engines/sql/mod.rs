@@ -88,6 +88,22 @@ impl Sql {
     }
 }
 
+pub(crate) use self::tables::PREFIX;
+
+/// The statements that create the tables.
+pub(crate) fn schema(database: &str, prefix: &str) -> Result<String> {
+    let dialect = match database {
+        #[cfg(feature = "postgres")]
+        "postgres" => Dialect::Postgres,
+        #[cfg(feature = "mysql")]
+        "mysql" => Dialect::Mysql,
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Dialect::Sqlite,
+        other => return Err(bad(&format!("{other:?} is no database of this build"))),
+    };
+    Ok(Tables::new(dialect, prefix)?.create())
+}
+
 type Opened = (Arc<dyn Connect>, Settings);
 
 fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Opened> {

@@ -90,11 +90,3 @@ fn check(prefix: &str) -> Result<()> {
     );
     Err(Error::new(ErrorKind::Config, Step::Connect, what))
 }
-
-/// The statements that create the tables of a dialect: `postgres`, `mysql` or `sqlite`.
-///
-/// # Errors
-/// [`ErrorKind::Config`] for a prefix that would have to be quoted.
-pub(crate) fn schema(dialect: Dialect, prefix: &str) -> Result<String> {
-    Ok(Tables::new(dialect, prefix)?.create())
-}

@@ -128,7 +128,7 @@ impl World {
         let row = rows.first().and_then(|rows| rows.first());
         let version = number(row.map_or(&[][..], Vec::as_slice), 0)?;
         let advice = match version.cmp(&u64::from(VERSION)) {
-            std::cmp::Ordering::Equal => return Ok(()),
+            std::cmp::Ordering::Equal => return self.boot(wire).await,
             std::cmp::Ordering::Greater => "use a newer Leasehold",
             std::cmp::Ordering::Less => "migrate them",
         };
@@ -137,6 +137,47 @@ impl World {
             self.tables.prefix()
         );
         Err(Trouble::new(What::Unsuitable, what))
+    }
+
+    /// Where times are those of this machine's boot, whatever an earlier boot left is void. A power failure may have
+    /// taken the last commits with it, so fences make a leap.
+    async fn boot(&self, wire: &mut Wire) -> Result<(), Trouble> {
+        if self.tables.dialect.now().is_some() {
+            return Ok(());
+        }
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot = boot.map_err(|error| Trouble::new(What::Other, error.to_string()))?;
+        let plain = |c: &char| c.is_ascii_hexdigit();
+        let boot: String = boot.chars().filter(plain).collect();
+        let t = &self.tables;
+        let look = format!("SELECT boot FROM {} WHERE boot = '{boot}'", t.meta);
+        if wire
+            .run(&look)
+            .await?
+            .first()
+            .is_some_and(|rows| !rows.is_empty())
+        {
+            return Ok(());
+        }
+        let (leap, now) = (1 << 20, self.now());
+        // All or nothing, and only by the first who comes.
+        let other = format!("EXISTS (SELECT 1 FROM {} WHERE boot <> '{boot}')", t.meta);
+        let packet = [
+            "BEGIN IMMEDIATE".to_owned(),
+            format!(
+                "UPDATE {} SET id = NULL, session = NULL, crowd = 0, since = {now}, last = last + {leap} WHERE {other}",
+                t.line
+            ),
+            format!("DELETE FROM {} WHERE {other}", t.claim),
+            format!("DELETE FROM {} WHERE {other}", t.mail),
+            format!("DELETE FROM {} WHERE {other}", t.session),
+            format!(
+                "UPDATE {} SET boot = '{boot}', floor = floor + CASE WHEN boot = '' THEN 0 ELSE {leap} END, floor_at = {now} WHERE boot <> '{boot}'",
+                t.meta
+            ),
+            "COMMIT".to_owned(),
+        ];
+        wire.run(&packet.join("; ")).await.map(drop)
     }
 
     async fn create(&self, wire: &mut Wire) -> Result<(), Trouble> {
