@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Take a lock away from whoever holds it.
     #[command(after_help = EVICT_HELP)]
     Evict(EvictArgs),
+    /// Print the tables that a database needs, for those who create them themselves.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    Schema(crate::schema::SchemaArgs),
     /// Print a shell's completion script.
     Completions {
         /// For which shell.

@@ -12,6 +12,8 @@ mod exit;
 mod generate;
 mod held;
 mod run;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod schema;
 mod status;
 mod sys;
 mod tty;
@@ -56,6 +58,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => block_on(run::run(args, &common)),
         Command::Status(args) => block_on(status::status(&args, &common)),
         Command::Evict(args) => block_on(evict::evict(&args, &common)),
+        #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+        Command::Schema(args) => schema::schema(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => generate::man(),
     }

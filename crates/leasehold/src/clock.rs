@@ -35,7 +35,8 @@ enum Source {
     #[default]
     Boot,
     Simulated {
-        start: tokio::time::Instant,
+        /// None: time passes by skips alone.
+        start: Option<tokio::time::Instant>,
         skipped: Arc<AtomicU64>,
     },
 }
@@ -52,7 +53,15 @@ impl Clock {
     /// Follows tokio's time, which a test may pause, and can skip ahead of it.
     pub fn simulated() -> Self {
         Self(Source::Simulated {
-            start: tokio::time::Instant::now(),
+            start: Some(tokio::time::Instant::now()),
+            skipped: Arc::default(),
+        })
+    }
+
+    /// Stands still but for [`skip`](Self::skip): what an engine does at one moment can be compared exactly.
+    pub fn stopped() -> Self {
+        Self(Source::Simulated {
+            start: None,
             skipped: Arc::default(),
         })
     }
@@ -70,7 +79,8 @@ impl Clock {
             Source::Boot => boot_now(),
             Source::Simulated { start, skipped } => {
                 // Starts at an hour, so that "a while ago" is never below zero.
-                3_600_000_000 + micros(start.elapsed()) + skipped.load(Ordering::SeqCst)
+                let passed = start.map_or(0, |start| micros(start.elapsed()));
+                3_600_000_000 + passed + skipped.load(Ordering::SeqCst)
             }
         }
     }

@@ -56,6 +56,8 @@ pub mod conformance;
 pub mod engine;
 mod engines;
 pub mod line;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
 
 pub use self::client::{Client, Options, Shutdown, connect};
 pub use self::error::{Error, ErrorKind, Result, Step};

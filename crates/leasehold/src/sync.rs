@@ -10,3 +10,9 @@ impl<T> Shared<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+}

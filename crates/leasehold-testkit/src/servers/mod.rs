@@ -1,5 +1,8 @@
 //! Real servers as values: a free port, a directory of their own, gone with the value or with the test process.
 
+pub mod mariadb;
+pub mod pgbouncer;
+pub mod postgres;
 pub mod redis;
 pub mod wall;
 pub mod zookeeper;

@@ -34,6 +34,8 @@ pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redis")]
 pub use crate::engines::redis::Redis;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use crate::engines::sql::Sql;
 #[cfg(feature = "zookeeper")]
 pub use crate::engines::zookeeper::ZooKeeper;
 pub use crate::fence::FENCE_BLOCK;

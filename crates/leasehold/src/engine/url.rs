@@ -206,6 +206,21 @@ const OPENERS: &[Opener] = &[
         schemes: &["zookeeper"],
         open: crate::engines::zookeeper::open,
     },
+    #[cfg(feature = "postgres")]
+    Opener {
+        schemes: &["postgres", "postgresql"],
+        open: crate::engines::sql::open,
+    },
+    #[cfg(feature = "mysql")]
+    Opener {
+        schemes: &["mysql", "mariadb"],
+        open: crate::engines::sql::open,
+    },
+    #[cfg(feature = "sqlite")]
+    Opener {
+        schemes: &["sqlite"],
+        open: crate::engines::sql::open,
+    },
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.

@@ -1,0 +1,281 @@
+#![doc = include_str!("docs.md")]
+
+mod clean;
+mod dialect;
+mod listen;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod op;
+mod post;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod quick;
+mod rows;
+mod session;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod tables;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod tls;
+mod view;
+mod wire;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::dialect::Dialect;
+use self::op::{Answer, Op};
+use self::session::SqlSession;
+use self::tables::Tables;
+use self::wire::Connect;
+use self::world::{Settings, World};
+use crate::engine::{
+    Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
+    Url, Verdict,
+};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Lines in the tables of a database.
+#[derive(Debug, Clone)]
+pub struct Sql {
+    world: Arc<World>,
+}
+
+/// The engine of a `postgres:`, `mysql:` or `sqlite:` URL.
+pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Sql::at(url)?))
+}
+
+impl Sql {
+    /// The lines in the database of a URL. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a URL that no database of this build understands.
+    pub fn at(url: &Url) -> Result<Self> {
+        Self::with(url, None)
+    }
+
+    /// The same, with time from this clock instead of the database's. For tests.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    #[cfg(feature = "conformance")]
+    pub fn on_clock(url: &Url, clock: Clock) -> Result<Self> {
+        Self::with(url, Some(clock))
+    }
+
+    fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {
+        let mut params = url.params();
+        let (connect, settings) = connector(url, &mut params, clock)?;
+        let prefix = params.take("prefix");
+        let tables = Tables::new(
+            connect.dialect(),
+            prefix.as_deref().unwrap_or(tables::PREFIX),
+        )?;
+        params.finish()?;
+        Ok(Self {
+            world: World::new(tables, connect, settings),
+        })
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.world.tables.dialect
+    }
+}
+
+pub(crate) use self::tables::PREFIX;
+
+/// The statements that create the tables.
+pub(crate) fn schema(database: &str, prefix: &str) -> Result<String> {
+    let dialect = match database {
+        #[cfg(feature = "postgres")]
+        "postgres" => Dialect::Postgres,
+        #[cfg(feature = "mysql")]
+        "mysql" => Dialect::Mysql,
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Dialect::Sqlite,
+        other => return Err(bad(&format!("{other:?} is no database of this build"))),
+    };
+    Ok(Tables::new(dialect, prefix)?.create())
+}
+
+type Opened = (Arc<dyn Connect>, Settings);
+
+fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Opened> {
+    let mut settings = settings(url, params, clock)?;
+    Ok(match url.scheme() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            // The whole file has one writer at a time: more connections would only stand in each other's way.
+            settings.lanes = 1;
+            let _ = settings.clock.get_or_insert_with(Clock::boot);
+            (Arc::new(sqlite::File::at(url, params)?), settings)
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            settings.notify = match params.take("notify").as_deref() {
+                None | Some("on") => true,
+                Some("off") => false,
+                Some(_) => return Err(bad("notify is on or off")),
+            };
+            (Arc::new(postgres::Server::at(url, params)?), settings)
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => (Arc::new(mysql::Server::at(url, params)?), settings),
+        other => return Err(bad(&format!("{other:?} is no database of this build"))),
+    })
+}
+
+fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Settings> {
+    let create = match params.take("schema").as_deref() {
+        None | Some("create") => true,
+        Some("check") => false,
+        Some(_) => return Err(bad("schema is create or check")),
+    };
+    let number = |text: Option<String>, name: &str, default: u64| match text.map(|t| t.parse()) {
+        None => Ok(default),
+        Some(Ok(number)) if number > 0 => Ok(number),
+        Some(_) => Err(bad(&format!("{name} is a number above 0"))),
+    };
+    let lanes = number(params.take("connections"), "connections", 4)?;
+    let patience = number(params.take("timeout"), "timeout", 5)?;
+    Ok(Settings {
+        // And one beside them for heartbeats.
+        lanes: usize::try_from(lanes.min(64)).unwrap_or(4) + 1,
+        patience: Duration::from_secs(patience),
+        create,
+        notify: false,
+        clock,
+        location: location(url),
+    })
+}
+
+/// The URL without its options and without a password: what two clients of the same locks have in common.
+fn location(url: &Url) -> String {
+    let prefix = url.params().take("prefix");
+    let hosts = match url.hosts() {
+        [] => String::new(),
+        hosts => format!("//{}", hosts.join(",")),
+    };
+    let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
+    format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
+        _ => (text, Some(default)),
+    };
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
+    Ok((host, port))
+}
+
+fn bad(what: &str) -> Error {
+    Error::new(ErrorKind::Config, Step::Connect, what)
+}
+
+#[async_trait]
+impl Engine for Sql {
+    fn kind(&self) -> &'static str {
+        self.dialect().word()
+    }
+
+    fn location(&self) -> String {
+        self.world.settings.location.clone()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        match self.dialect() {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => server(
+                "PostgreSQL",
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
+            ),
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => server(
+                "MariaDB, MySQL",
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
+            ),
+            #[cfg(feature = "sqlite")]
+            Dialect::Sqlite => Guarantees::new(
+                "SQLite",
+                Level::L2,
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Kept,
+                    Verdict::Absent,
+                    Verdict::Absent,
+                ],
+            )
+            .scope("the processes of one machine that open the same file")
+            .dead_holder("after its lease"),
+        }
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        Ok(SqlSession::open(self.world.clone(), who, inbox).await?)
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        match self
+            .world
+            .ask_aside(Op::Inspect(query.name.clone()))
+            .await?
+        {
+            Answer::Lines(lines) => Ok(lines),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let ended = Ended::Evicted {
+            by: by.to_string(),
+            why: why.to_owned(),
+        };
+        tracing::warn!(%name, %by, why, "evicted");
+        let op = Op::Evict(name.clone(), fence, ended);
+        match self.world.ask_aside(op).await? {
+            Answer::Evicted(count) => Ok(count),
+            _ => Ok(0),
+        }
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn server(engine: &'static str, verdicts: [Verdict; 6]) -> Guarantees {
+    Guarantees::new(engine, Level::L2, verdicts)
+        .scope("everybody who uses the same database and prefix")
+        .dead_holder("after its lease")
+}

@@ -1,0 +1,64 @@
+//! With the server's address in `mod.rs`, the only file that names `mysql_async`.
+
+use async_trait::async_trait;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, Row, Value};
+
+use super::super::wire::{Link, Rows, Trouble, What};
+
+/// A connection.
+pub(super) struct Connection(Conn);
+
+impl Connection {
+    pub(super) async fn open(opts: &Opts) -> Result<Self, Trouble> {
+        let conn = Conn::new(opts.clone()).await;
+        conn.map(Self).map_err(|error| trouble(&error))
+    }
+}
+
+#[async_trait]
+impl Link for Connection {
+    async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
+        let answers = async {
+            let mut results = self.0.query_iter(packet).await?;
+            let mut answers = Vec::new();
+            while !results.is_empty() || answers.is_empty() {
+                let rows: Vec<Row> = results.collect().await?;
+                answers.push(rows.into_iter().map(cells).collect());
+            }
+            Ok(answers)
+        };
+        answers.await.map_err(|error: Error| trouble(&error))
+    }
+}
+
+fn cells(row: Row) -> Vec<Option<String>> {
+    row.unwrap().into_iter().map(cell).collect()
+}
+
+fn cell(value: Value) -> Option<String> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        other => Some(other.as_sql(true)),
+    }
+}
+
+fn trouble(error: &Error) -> Trouble {
+    let Error::Server(told) = error else {
+        return Trouble::new(What::Broken, error.to_string());
+    };
+    let what = match told.code {
+        // Deadlock, lock wait, changed since it was read, interrupted.
+        1213 | 1205 | 1020 | 1317 | 1969 | 3024 => What::Again,
+        1146 => What::Missing,
+        1290 | 1836 => What::Unsuitable,
+        1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1370 => What::Denied,
+        // Shut down, killed, cut off for being idle.
+        1053 | 1152 | 1184 | 1927 | 4031 => What::Broken,
+        _ => What::Other,
+    };
+    Trouble::new(what, told.message.clone())
+}

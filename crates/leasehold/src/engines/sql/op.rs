@@ -1,0 +1,265 @@
+//! What is asked of the database, and how it is done on one connection.
+
+use std::sync::Arc;
+
+use super::post;
+use super::rows::{self, Key, Stored, cell, number};
+use super::tables::Tables;
+use super::wire::{Rows, Trouble, Wire};
+use super::world::World;
+use crate::claim::{Claim, SessionId};
+use crate::clock::Micros;
+use crate::engine::{Ended, LineView};
+use crate::error::Step;
+use crate::fence::{FENCE_BLOCK, Fence};
+use crate::identity::Identity;
+use crate::line::{Change, Held, Line, Moment, Refusal, Release, Standing, What};
+use crate::name::Name;
+
+/// One operation. Done twice it does what it does once.
+#[derive(Debug)]
+pub(super) enum Op {
+    Open(SessionId, Identity),
+    Claim(Claim, SessionId),
+    Beat(Vec<Arc<Claim>>, SessionId),
+    Release(Claim, u32),
+    Close(SessionId, Vec<Name>),
+    Inspect(Option<Name>),
+    Evict(Name, Option<Fence>, Ended),
+    /// Takes what was told to this process.
+    Mail,
+    /// Removes what is long idle.
+    Clean,
+}
+
+/// What an operation answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done,
+    Standings(Vec<Standing>),
+    Refused(Refusal),
+    Released(Release),
+    Evicted(u32),
+    Lines(Vec<LineView>),
+    Mail(Vec<String>),
+}
+
+impl Op {
+    /// The step that errors name.
+    pub(super) const fn step(&self) -> Step {
+        match self {
+            Self::Open(..) => Step::Open,
+            Self::Claim(..) => Step::Claim,
+            Self::Beat(..) | Self::Clean => Step::Heartbeat,
+            Self::Release(..) => Step::Release,
+            Self::Close(..) => Step::Close,
+            Self::Inspect(..) => Step::Inspect,
+            Self::Evict(..) => Step::Evict,
+            Self::Mail => Step::Wait,
+        }
+    }
+
+    /// Does it.
+    pub(super) async fn perform(&self, world: &World, wire: &mut Wire) -> Result<Answer, Trouble> {
+        let tables = &world.tables;
+        match self {
+            Self::Open(session, who) => {
+                let _ = wire.run(&open(tables, *session, who, &world.now())).await?;
+                Ok(Answer::Done)
+            }
+            Self::Claim(claim, session) => {
+                let quick = tables.quick_claim(claim, *session, &world.now());
+                if let Some(fence) = single(&wire.run(&quick).await?)? {
+                    let held = Held {
+                        fence: Fence::new(fence),
+                        block: FENCE_BLOCK,
+                        wanted: false,
+                    };
+                    return Ok(Answer::Standings(vec![Standing::Held(held)]));
+                }
+                carefully(self, world, wire, &[Key::of(&claim.name)]).await
+            }
+            Self::Release(claim, used) => {
+                let quick = tables.quick_release(claim, *used, &world.now());
+                if single(&wire.run(&quick).await?)?.is_some() {
+                    return Ok(Answer::Released(Release::Released));
+                }
+                carefully(self, world, wire, &[Key::of(&claim.name)]).await
+            }
+            Self::Beat(claims, _) => {
+                let keys: Vec<_> = claims.iter().map(|claim| Key::of(&claim.name)).collect();
+                carefully(self, world, wire, &keys).await
+            }
+            Self::Close(_, names) => {
+                let keys: Vec<_> = names.iter().map(Key::of).collect();
+                carefully(self, world, wire, &keys).await
+            }
+            Self::Evict(name, ..) => carefully(self, world, wire, &[Key::of(name)]).await,
+            Self::Inspect(name) => super::view::look(world, wire, name.as_ref()).await,
+            Self::Mail => post::collect(world, wire).await.map(Answer::Mail),
+            Self::Clean => super::clean::clean(world, wire).await,
+        }
+    }
+
+    /// The rule, on the lines that were read and locked.
+    fn apply(&self, lines: &mut [Stored], at: Moment) -> (Answer, Vec<Change>) {
+        let mut changes = Vec::new();
+        let answer = match self {
+            Self::Claim(claim, session) => match find(lines, &claim.name) {
+                // Cleaned away since the quick way found it busy: the caller asks again.
+                None => Answer::Standings(Vec::new()),
+                Some(stored) => {
+                    let (answer, told) = stored.line.claim(&claim.ask(*session), at);
+                    changes = told;
+                    answer.map_or_else(Answer::Refused, |standing| {
+                        Answer::Standings(vec![standing])
+                    })
+                }
+            },
+            Self::Release(claim, used) => Answer::Released(match find(lines, &claim.name) {
+                None => Release::Gone,
+                Some(stored) => {
+                    let (release, told) = stored.line.release(claim.id, *used, at);
+                    changes = told;
+                    release
+                }
+            }),
+            Self::Beat(claims, _) => {
+                let standings = claims.iter().map(|claim| match find(lines, &claim.name) {
+                    None => Standing::Gone,
+                    Some(stored) => {
+                        let (standing, told) = stored.line.heartbeat(claim.id, at);
+                        changes.extend(told);
+                        standing
+                    }
+                });
+                Answer::Standings(standings.collect())
+            }
+            Self::Close(session, _) => {
+                for stored in lines {
+                    let dead = stored.line.sweep_dead(at, |id| id == *session);
+                    changes.extend(dead);
+                }
+                changes.retain(|change| change.session != *session);
+                Answer::Done
+            }
+            Self::Evict(name, fence, _) => {
+                changes =
+                    find(lines, name).map_or_else(Vec::new, |stored| stored.line.evict(*fence, at));
+                let evicted = changes.iter().filter(|change| change.what == What::Evicted);
+                Answer::Evicted(u32::try_from(evicted.count()).unwrap_or(u32::MAX))
+            }
+            Self::Open(..) | Self::Inspect(..) | Self::Mail | Self::Clean => Answer::Done,
+        };
+        (answer, changes)
+    }
+
+    /// What belongs to the same transaction besides the lines.
+    fn aside(&self, tables: &Tables, was: &[(Key, Line)], now: Micros) -> Vec<String> {
+        match self {
+            Self::Close(session, _) => vec![format!(
+                "DELETE FROM {} WHERE id = {}",
+                tables.session,
+                tables.dialect.id(session.as_u128())
+            )],
+            Self::Beat(_, session) => vec![format!(
+                "UPDATE {} SET seen = {now} WHERE id = {} AND seen < {now} - 3600000000",
+                tables.session,
+                tables.dialect.id(session.as_u128())
+            )],
+            Self::Evict(name, fence, ended) => post::trace(tables, was, name, *fence, ended, now),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {
+    let key = Key::of(name);
+    lines.iter_mut().find(|stored| stored.key == key)
+}
+
+/// The transaction: locks the lines in the order of their keys, applies the rule, writes what changed and tells those
+/// whom it concerns. Two round trips.
+async fn carefully(
+    op: &Op,
+    world: &World,
+    wire: &mut Wire,
+    keys: &[Key],
+) -> Result<Answer, Trouble> {
+    let (tables, mut keys) = (&world.tables, keys.to_vec());
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() {
+        let (answer, _) = op.apply(&mut [], Moment { now: 0, floor: 0 });
+        let aside = op.aside(tables, &[], 0);
+        if let Op::Close(..) = op {
+            let _ = wire.run(&aside.join("; ")).await?;
+        }
+        return Ok(answer);
+    }
+    let mut packet: Vec<String> = tables.dialect.begin().iter().map(|s| (*s).into()).collect();
+    packet.extend(tables.read(&keys, true));
+    packet.push(format!("SELECT {}", world.now()));
+    let rows = wire.run(&packet.join("; ")).await?;
+    let (mut stored, now) = match locked(&rows) {
+        Ok(locked) => locked,
+        Err(trouble) => {
+            drop(wire.run("ROLLBACK").await);
+            return Err(trouble);
+        }
+    };
+    let was: Vec<_> = match op {
+        Op::Evict(..) => stored.iter().map(|s| (s.key, s.line.clone())).collect(),
+        _ => Vec::new(),
+    };
+    let (answer, changes) = op.apply(&mut stored, Moment { now, floor: 0 });
+    let mut packet = Vec::new();
+    for line in &stored {
+        packet.extend(tables.write(line, now));
+    }
+    packet.extend(op.aside(tables, &was, now));
+    let evicted = match op {
+        Op::Evict(_, _, ended) => Some(ended),
+        _ => None,
+    };
+    packet.extend(post::send(world, &changes, evicted, now));
+    packet.push("COMMIT".to_owned());
+    let _ = wire.run(&packet.join("; ")).await?;
+    world.tell(&changes, evicted);
+    Ok(answer)
+}
+
+fn locked(rows: &[Rows]) -> Result<(Vec<Stored>, Micros), Trouble> {
+    let [.., lines, claims, clock] = rows else {
+        return Err(Trouble::new(super::wire::What::Other, "rows are missing"));
+    };
+    let now = number(clock.first().map_or(&[][..], Vec::as_slice), 0)?;
+    Ok((rows::lines(lines, claims)?, now))
+}
+
+/// The single number of a packet's last rows; none for no row or 0.
+fn single(rows: &[Rows]) -> Result<Option<u64>, Trouble> {
+    let row = rows.last().and_then(|rows| rows.first());
+    match row {
+        None => Ok(None),
+        Some(row) => Ok(Some(number(row, 0)?).filter(|number| *number != 0)),
+    }
+}
+
+fn open(tables: &Tables, session: SessionId, who: &Identity, now: &str) -> String {
+    let d = tables.dialect;
+    let id = d.id(session.as_u128());
+    format!(
+        "DELETE FROM {table} WHERE id = {id}; INSERT INTO {table} (id, host, pid, command, seen) VALUES ({id}, {}, {}, {}, {now})",
+        d.bytes(post::cut(&who.host, 255).as_bytes()),
+        who.pid,
+        d.bytes(post::cut(&who.command, 1024).as_bytes()),
+        table = tables.session
+    )
+}
+
+/// The text of a cell of hexadecimal digits.
+pub(super) fn text(row: &[Option<String>], at: usize) -> Result<String, Trouble> {
+    let bytes = rows::hex_bytes(cell(row, at)?)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,96 @@
+//! PostgreSQL: where it is, and how it is reached.
+
+mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::Config;
+
+use self::wire::Tls;
+use super::dialect::Dialect;
+use super::tls::Security;
+use super::wire::{Connect, Heard, Link, Listening, Rows, Trouble, What};
+use crate::engine::{Params, Url};
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// A server.
+pub(super) struct Server {
+    config: Config,
+    tls: Option<Tls>,
+    /// Without the password.
+    shown: String,
+}
+
+impl Server {
+    pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
+        let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
+        let mut config = Config::new();
+        for host in url.hosts() {
+            let (host, port) = super::host_and_port(host, 5432)?;
+            let _ = config.host(host).port(port);
+        }
+        if url.hosts().is_empty() {
+            return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
+        }
+        let user = url.user().unwrap_or("postgres");
+        let database = url.path().trim_start_matches('/');
+        let _ = config.user(user).application_name("leasehold");
+        let _ = config.dbname(if database.is_empty() { user } else { database });
+        if let Some(password) = url.password() {
+            let _ = config.password(password);
+        }
+        // A peer that vanished is noticed by the kernel as well.
+        let _ = config
+            .keepalives_idle(Duration::from_secs(15))
+            .tcp_user_timeout(Duration::from_secs(15));
+        let tls = match Security::of(url, params)? {
+            Security::Off => None,
+            security => Some(Tls::new(&security, &mut config).map_err(bad)?),
+        };
+        let shown = url.hosts().join(",");
+        Ok(Self { config, tls, shown })
+    }
+}
+
+#[async_trait]
+impl Connect for Server {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
+        let mut link = wire::Connection::open(&self.config, self.tls.as_ref(), None).await?;
+        let rows = link
+            .run("SELECT pg_is_in_recovery()::int, current_setting('server_version_num')")
+            .await?;
+        suitable(&rows)?;
+        Ok(Box::new(link))
+    }
+
+    async fn listen(&self, channel: &str, heard: Heard) -> Result<Option<Listening>, Trouble> {
+        let link = wire::Connection::open(&self.config, self.tls.as_ref(), Some(heard)).await?;
+        link.listen(channel).await.map(Some)
+    }
+}
+
+fn suitable(rows: &[Rows]) -> Result<(), Trouble> {
+    let row = rows.first().and_then(|rows| rows.first());
+    let row = row.map_or(&[][..], Vec::as_slice);
+    let version = super::rows::number(row, 1)?;
+    let what = match super::rows::number(row, 0)? {
+        0 if version >= 110_000 => return Ok(()),
+        0 => format!(
+            "PostgreSQL 11 or newer is needed; this is {}",
+            version / 10_000
+        ),
+        _ => "this server is a read-only replica: connect to the primary".to_owned(),
+    };
+    Err(Trouble::new(What::Unsuitable, what))
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({})", self.shown)
+    }
+}

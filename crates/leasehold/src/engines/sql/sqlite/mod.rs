@@ -1,0 +1,54 @@
+//! SQLite: a file, a connection, and a thread that owns it.
+
+mod wire;
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use super::dialect::Dialect;
+use super::wire::{Connect, Heard, Link, Listening, Trouble};
+use crate::engine::{Params, Url};
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// A database file.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    /// Whether every commit reaches the disk before it counts.
+    full: bool,
+}
+
+impl File {
+    pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
+        let bad = |what: &str| Error::new(ErrorKind::Config, Step::Connect, what).on("sqlite");
+        if !url.hosts().is_empty() || url.path().is_empty() {
+            return Err(bad("write sqlite:FILE"));
+        }
+        let full = match params.take("synchronous").as_deref() {
+            None | Some("normal") => false,
+            Some("full") => true,
+            Some(_) => return Err(bad("synchronous is normal or full")),
+        };
+        Ok(Self {
+            path: url.path().into(),
+            full,
+        })
+    }
+}
+
+#[async_trait]
+impl Connect for File {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
+        let link = wire::Thread::start(self.path.clone(), self.full)?;
+        Ok(Box::new(link))
+    }
+
+    async fn listen(&self, _: &str, _: Heard) -> Result<Option<Listening>, Trouble> {
+        Ok(None)
+    }
+}

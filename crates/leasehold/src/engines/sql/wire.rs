@@ -1,0 +1,149 @@
+//! What a database's client crate is used through: packets of statements out, rows of text back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::dialect::Dialect;
+use crate::error::{Error, ErrorKind, Result, Step};
+
+/// The rows of one statement. Numbers are decimal, bytes hexadecimal.
+pub(super) type Rows = Vec<Vec<Option<String>>>;
+
+/// One connection.
+#[async_trait]
+pub(super) trait Link: Send {
+    /// Runs the statements of a packet in one round trip; answers with the rows of each.
+    async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble>;
+}
+
+/// Where connections come from.
+#[async_trait]
+pub(super) trait Connect: std::fmt::Debug + Send + Sync {
+    fn dialect(&self) -> Dialect;
+    async fn connect(&self) -> Result<Box<dyn Link>, Trouble>;
+    /// Takes what is told to a channel until the returned value is dropped or the connection breaks. None where the
+    /// database has no such thing.
+    async fn listen(&self, channel: &str, heard: Heard) -> Result<Option<Listening>, Trouble>;
+}
+
+/// Takes what a channel says.
+pub(super) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Ends when the connection of a listener breaks.
+pub(super) type Listening = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What went wrong, as far as it matters what to do next.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub(super) what: What,
+    /// Without secrets: it is shown.
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Somebody was in the way: do it again.
+    Again,
+    /// The connection is of no more use; the packet may have been done.
+    Broken,
+    /// The tables are not there.
+    Missing,
+    /// The database does not let us.
+    Denied,
+    /// The database cannot be used for this.
+    Unsuitable,
+    /// It cannot do it now.
+    Other,
+}
+
+impl Trouble {
+    pub(super) fn new(what: What, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { what, message }
+    }
+
+    /// The error to show for it.
+    pub(super) fn at(self, step: Step, dialect: Dialect) -> Error {
+        let kind = match self.what {
+            What::Denied => ErrorKind::Denied,
+            What::Unsuitable => ErrorKind::Unsupported,
+            What::Again => ErrorKind::TimedOut,
+            What::Broken | What::Missing | What::Other => ErrorKind::Unavailable,
+        };
+        let error = Error::new(kind, step, self.message).on(dialect.word());
+        match self.what {
+            What::Broken | What::Again => error.perhaps(),
+            _ => error,
+        }
+    }
+}
+
+/// A connection that is made when it is needed and made anew after it broke.
+pub(super) struct Wire {
+    connect: Arc<dyn Connect>,
+    link: Option<Box<dyn Link>>,
+    patience: Duration,
+}
+
+impl Wire {
+    pub(super) fn new(connect: Arc<dyn Connect>, patience: Duration) -> Self {
+        Self {
+            connect,
+            link: None,
+            patience,
+        }
+    }
+
+    /// Whether it has a connection that has not broken yet.
+    pub(super) fn is_up(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Runs one packet. Afterwards no transaction of a packet that failed is left open.
+    pub(super) async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
+        match self.attempt(packet).await {
+            Ok(rows) => Ok(rows),
+            Err(trouble) => {
+                if trouble.what == What::Broken {
+                    self.link = None;
+                } else if self.attempt("ROLLBACK").await.is_err() && trouble.what != What::Other {
+                    // Where there was no transaction some say so; a connection in doubt is not kept.
+                    self.link = None;
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn attempt(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
+        // Taken out while it works: a future that was dropped in the middle leaves no half-read connection behind.
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => within(self.patience, self.connect.connect()).await?,
+        };
+        let answer = within(self.patience, link.run(packet)).await;
+        if !matches!(&answer, Err(trouble) if trouble.what == What::Broken) {
+            self.link = Some(link);
+        }
+        answer
+    }
+}
+
+async fn within<T>(
+    patience: Duration,
+    call: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    let answer = tokio::time::timeout(patience, call).await;
+    answer.unwrap_or_else(|_| {
+        let what = format!("no answer in {patience:?}");
+        Err(Trouble::new(What::Broken, what))
+    })
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wire")
+    }
+}

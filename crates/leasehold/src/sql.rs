@@ -1,0 +1,269 @@
+//! The effect in the same transaction: the only way in which a lock and a change cannot come apart.
+//!
+//! For effects that live in one database, three helpers work inside **the caller's own transaction**, over whatever
+//! client the caller uses. Implement [`Transaction`] for it in a few lines; `crates/leasehold-tests/tests/sql_effect.rs`
+//! does so for three clients.
+//!
+//! | you want | take |
+//! |---|---|
+//! | wait for the row, change it, commit | [`Row::lock`] |
+//! | not wait: change it if nobody else did meanwhile | [`Row::update_versioned`] in [`with_retries`] |
+//! | a lock of any engine outside, and a row that refuses whoever lost it | [`Row::update_fenced`] |
+//!
+//! The first two need no other lock. What they promise is level [`L3`](crate::engine::Level::L3).
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result as Answer, Step};
+use crate::fence::Fence;
+
+/// Which words a database understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB, MySQL.
+    Mysql,
+    /// SQLite. Begin with `BEGIN IMMEDIATE`: that is its lock, and there is no finer one.
+    Sqlite,
+}
+
+/// A value that goes beside a statement, never into it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// A whole number.
+    Int(i64),
+    /// Text.
+    Text(&'a str),
+}
+
+/// The caller's own open transaction.
+#[expect(
+    async_fn_in_trait,
+    reason = "implemented by callers for their own types"
+)]
+pub trait Transaction {
+    /// What the client crate fails with.
+    type Error;
+
+    /// Which words it understands.
+    fn database(&self) -> Database;
+
+    /// Runs a statement with its values in order; answers with how many rows it read or changed.
+    async fn run(&mut self, statement: &str, values: &[Value<'_>]) -> Result<u64, Self::Error>;
+}
+
+/// One row of one of the caller's tables. The names are the program's own and go into statements as they are: they
+/// are refused unless they are plain.
+///
+/// ```
+/// use leasehold::sql::Row;
+/// let row = Row::new("account", "id", 42)?;
+/// assert!(Row::new("account; DROP TABLE x", "id", 42).is_err());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Row<'a> {
+    table: &'a str,
+    column: &'a str,
+    key: i64,
+}
+
+/// How an update that was conditional went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Update {
+    /// The row was changed.
+    Done,
+    /// The row is not there, or is not as it has to be: somebody else changed it, or has shown a later fence.
+    Refused,
+}
+
+impl<'a> Row<'a> {
+    /// The row of a table whose column has this value.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name with more in it than letters, digits, underscores and dots.
+    pub fn new(table: &'a str, column: &'a str, key: i64) -> Answer<Self> {
+        plain(table)?;
+        plain(column)?;
+        Ok(Self { table, column, key })
+    }
+
+    /// Waits for the row and locks it until the transaction ends; says whether it is there.
+    ///
+    /// # Errors
+    /// What the client fails with.
+    pub async fn lock<T: Transaction>(&self, transaction: &mut T) -> Result<bool, T::Error> {
+        let (table, column) = (self.table, self.column);
+        let (place, lock) = match transaction.database() {
+            Database::Postgres => ("$1", " FOR UPDATE"),
+            Database::Mysql => ("?", " FOR UPDATE"),
+            Database::Sqlite => ("?", ""),
+        };
+        let statement = format!("SELECT {column} FROM {table} WHERE {column} = {place}{lock}");
+        let found = transaction.run(&statement, &[Value::Int(self.key)]).await?;
+        Ok(found > 0)
+    }
+
+    /// Changes the row if its column `version` is still this, and raises that.
+    ///
+    /// `set` are columns with their new values.
+    ///
+    /// # Errors
+    /// What the client fails with.
+    ///
+    /// # Panics
+    /// If a column's name is not plain.
+    pub async fn update_versioned<T: Transaction>(
+        &self,
+        transaction: &mut T,
+        set: &[(&str, Value<'_>)],
+        version: i64,
+    ) -> Result<Update, T::Error> {
+        let (also, unless) = ("version = version + 1", "version =");
+        self.update(transaction, set, also, &[], unless, version)
+            .await
+    }
+
+    /// Changes the row unless its column `fence` has seen a later one, and writes the fence there. Do it **before
+    /// the first read** of the critical section too, with nothing to set: a fence protects from when it was seen.
+    ///
+    /// # Errors
+    /// What the client fails with.
+    ///
+    /// # Panics
+    /// If a column's name is not plain.
+    pub async fn update_fenced<T: Transaction>(
+        &self,
+        transaction: &mut T,
+        set: &[(&str, Value<'_>)],
+        fence: Fence,
+    ) -> Result<Update, T::Error> {
+        let fence = i64::try_from(fence.get()).unwrap_or(i64::MAX);
+        let shown = [("fence", Value::Int(fence))];
+        self.update(transaction, set, "", &shown, "fence <=", fence)
+            .await
+    }
+
+    async fn update<T: Transaction>(
+        &self,
+        transaction: &mut T,
+        set: &[(&str, Value<'_>)],
+        also: &str,
+        shown: &[(&str, Value<'_>)],
+        condition: &str,
+        bound: i64,
+    ) -> Result<Update, T::Error> {
+        let database = transaction.database();
+        let place = |at: usize| match database {
+            Database::Postgres => format!("${at}"),
+            Database::Mysql | Database::Sqlite => "?".to_owned(),
+        };
+        let (mut values, mut assigned) = (Vec::new(), Vec::new());
+        for (column, value) in set.iter().chain(shown) {
+            assert!(
+                plain(column).is_ok(),
+                "{column:?} is no plain name of a column"
+            );
+            values.push(*value);
+            assigned.push(format!("{column} = {}", place(values.len())));
+        }
+        assigned.extend((!also.is_empty()).then(|| also.to_owned()));
+        values.extend([Value::Int(self.key), Value::Int(bound)]);
+        let statement = format!(
+            "UPDATE {} SET {} WHERE {} = {} AND {condition} {}",
+            self.table,
+            assigned.join(", "),
+            self.column,
+            place(values.len() - 1),
+            place(values.len()),
+        );
+        match transaction.run(&statement, &values).await? {
+            0 => Ok(Update::Refused),
+            _ => Ok(Update::Done),
+        }
+    }
+}
+
+/// Every try met somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conflicts {
+    /// How many tries there were.
+    pub tries: u32,
+}
+
+impl fmt::Display for Conflicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "somebody else changed the row each of {} times",
+            self.tries
+        )
+    }
+}
+
+impl std::error::Error for Conflicts {}
+
+/// Reads, computes and updates again while somebody else was faster, at most so many times; pauses a little longer
+/// each time. Each try is a transaction of its own.
+///
+/// # Errors
+/// What `attempt` fails with. Within that, [`Conflicts`] if every try was [`Update::Refused`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use leasehold::sql::{Update, with_retries};
+///
+/// let mut tries = 0;
+/// let done = with_retries(5, async || {
+///     tries += 1;
+///     Ok::<_, std::io::Error>(if tries == 3 { Update::Done } else { Update::Refused })
+/// });
+/// assert_eq!(done.await.unwrap(), Ok(3)); // the third try met nobody
+/// # }
+/// ```
+pub async fn with_retries<E>(
+    tries: u32,
+    mut attempt: impl AsyncFnMut() -> Result<Update, E>,
+) -> Result<Result<u32, Conflicts>, E> {
+    for tried in 1..=tries {
+        if attempt().await? == Update::Done {
+            return Ok(Ok(tried));
+        }
+        let longest = 1_000u64 << tried.min(7);
+        let pause = Duration::from_micros(rand::random_range(0..longest));
+        tokio::time::sleep(pause).await;
+    }
+    Ok(Err(Conflicts { tries }))
+}
+
+fn plain(name: &str) -> Answer<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    if !name.is_empty() && name.chars().all(good) {
+        return Ok(());
+    }
+    let what = format!("{name:?} is not a plain name of a table or column");
+    Err(Error::new(ErrorKind::Invalid, Step::Name, what))
+}
+
+/// The statements that create Leasehold's own tables, for those who run migrations themselves: of `postgres`, `mysql`
+/// or `sqlite`, as far as this build knows them.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for another database, and for a prefix that would have to be quoted.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")] {
+/// let schema = leasehold::sql::schema("sqlite", "locks_")?;
+/// assert!(schema.contains("CREATE TABLE IF NOT EXISTS locks_line"));
+/// # }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn schema(database: &str, prefix: &str) -> Answer<String> {
+    crate::engines::sql::schema(database, prefix)
+}
+
+/// The prefix of Leasehold's tables unless a URL says otherwise.
+pub const PREFIX: &str = crate::engines::sql::PREFIX;
