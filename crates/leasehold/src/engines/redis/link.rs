@@ -45,6 +45,8 @@ struct LinkShared {
     retire: Notify,
     /// Calls so far: the connection is looked after while there are any.
     calls: AtomicU64,
+    /// Answers so far: a server that answers is there, however long the line of questions is.
+    answers: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -100,7 +102,9 @@ impl Link {
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
         let conn = self.conn().await?;
         let _ = self.shared.calls.fetch_add(1, Ordering::Relaxed);
-        conn.send(calls).await
+        let sent = conn.send(calls).await;
+        let _ = self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        sent
     }
 
     async fn conn(&self) -> Result<Conn, Trouble> {
@@ -232,11 +236,31 @@ impl Keeper {
             seen = calls;
             let answered = tokio::select! {
                 () = &mut driver => return Trouble::Down(CLOSED.to_owned()),
-                answered = conn.answers(self.patience / 2) => answered,
+                answered = self.answers(&conn) => answered,
             };
             if !answered {
                 return Trouble::Down("the server does not answer".to_owned());
             }
+        }
+    }
+
+    /// Whether the server answers: this question within its time, or others meanwhile.
+    async fn answers(&self, conn: &Conn) -> bool {
+        let ping = [Call::new("PING")];
+        let mut asked = std::pin::pin!(conn.send(&ping));
+        let mut before = self.shared.answers.load(Ordering::Relaxed);
+        loop {
+            if tokio::time::timeout(self.patience / 2, &mut asked)
+                .await
+                .is_ok()
+            {
+                return true;
+            }
+            let now = self.shared.answers.load(Ordering::Relaxed);
+            if now == before {
+                return false;
+            }
+            before = now;
         }
     }
 }

@@ -34,6 +34,9 @@ enum Route {
 /// What the script answers for each line of a run.
 pub(super) type Answers = Vec<Vec<Reply>>;
 
+/// How many runs are sent at once.
+const AT_ONCE: usize = 8;
+
 /// How long to wait before asking a server again that cannot now.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -163,8 +166,21 @@ impl Servers {
         }
     }
 
-    /// Runs the script several times in one round trip, and loads it if the server has forgotten it.
+    /// Runs the script several times, some runs to a round trip: others have their turn in between.
     pub(super) async fn run_on(
+        &self,
+        link: &Link,
+        runs: &[Run],
+    ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
+        let mut answers = Vec::with_capacity(runs.len());
+        for runs in runs.chunks(AT_ONCE) {
+            answers.extend(self.run_some(link, runs).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Runs the script in one round trip, and loads it if the server has forgotten it.
+    async fn run_some(
         &self,
         link: &Link,
         runs: &[Run],

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_core::Stream as _;
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
@@ -205,14 +204,6 @@ impl Conn {
             .pop()
             .ok_or_else(|| Trouble::strange("nothing"))?
             .ok()
-    }
-
-    /// Whether the server answers within this time.
-    pub(super) async fn answers(&self, patience: Duration) -> bool {
-        let ping = [Call::new("PING")];
-        tokio::time::timeout(patience, self.send(&ping))
-            .await
-            .is_ok()
     }
 }
 
