@@ -63,6 +63,9 @@ class Kazoo:
             return self.count(name, words[2], int(words[3]))
         if verb == "cycles":
             return self.cycles(name, int(words[2]), int(words[3]))
+        if verb == "delete":
+            self.client.delete(name, recursive=True)
+            return "deleted"
         verb, _, kind = verb.partition("-")
         if verb in ("read", "write"):
             verb, kind = "lock", verb
