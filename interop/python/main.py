@@ -10,6 +10,7 @@ import threading
 import time
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NotEmptyError
 from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 
 
@@ -64,7 +65,10 @@ class Kazoo:
         if verb == "cycles":
             return self.cycles(name, int(words[2]), int(words[3]))
         if verb == "delete":
-            self.client.delete(name, recursive=True)
+            try:
+                self.client.delete(name, recursive=True)
+            except NotEmptyError:
+                pass  # somebody has come back already
             return "deleted"
         verb, _, kind = verb.partition("-")
         if verb in ("read", "write"):
