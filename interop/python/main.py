@@ -10,6 +10,7 @@ import threading
 import time
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NotEmptyError
 from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 
 
@@ -63,6 +64,12 @@ class Kazoo:
             return self.count(name, words[2], int(words[3]))
         if verb == "cycles":
             return self.cycles(name, int(words[2]), int(words[3]))
+        if verb == "delete":
+            try:
+                self.client.delete(name, recursive=True)
+            except NotEmptyError:
+                pass  # somebody has come back already
+            return "deleted"
         verb, _, kind = verb.partition("-")
         if verb in ("read", "write"):
             verb, kind = "lock", verb

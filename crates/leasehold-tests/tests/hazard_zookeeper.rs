@@ -1,10 +1,16 @@
 //! What can go wrong with ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test plays the part of a user's tasks"
+)]
+
 use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
 use leasehold::{Client, Guard, Name, Options, Released, State};
+use leasehold_testkit::peers::python;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::zookeeper::{Ensemble, ZooKeeper};
@@ -349,6 +355,31 @@ async fn a_stopped_holder_wakes_up_without_its_lock() {
             .starts_with("refused")
     );
     assert_eq!(stopped.ask("state s"), "Lost");
+}
+
+/// Somebody deletes the name's node with everything below: the holder is told, and the name can be locked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_deleted_underneath_is_made_again() {
+    let server = ZooKeeper::start();
+    let (ours, other) = (client(&server.url()).await, client(&server.url()).await);
+    let mut kazoo = Process::start(python("kazoo").args([&server.address(), "3"]));
+    assert_eq!(kazoo.hear(), "ready");
+    for _ in 0..3 {
+        let held = soon("free", ours.mutex("d").lock()).await.expect("free");
+        let next = waiter(&other, "d");
+        line(&other, "d", 1, 1).await;
+        assert_eq!(kazoo.ask("delete /locks/d"), "deleted");
+        let _ = soon("told", held.lost()).await;
+        // Deleted one by one: the second may have held in between, and is told as well.
+        drop(soon("granted", next).await.expect("no panic"));
+        let next = soon("free", other.mutex("d").lock()).await;
+        let next = next.expect("granted");
+        line(&other, "d", 1, 0).await;
+        assert!(next.fence() > held.fence());
+        assert_eq!(held.release().await.expect("a release"), Released::WasLost);
+        assert_eq!(next.state(), State::Valid);
+        assert_eq!(next.release().await.expect("released"), Released::Released);
+    }
 }
 
 /// A thousand wait, and a release wakes one of them.

@@ -154,7 +154,7 @@ impl Engine for ZooKeeper {
             [Kept, Fenced, Kept, Kept, Kept, Kept],
         )
         .scope("the clients of one ensemble, Curator's among them")
-        .dead_holder("when its ZooKeeper session ends: 4/3 of the lease")
+        .dead_holder("when its ZooKeeper session ends: 4/3 of the lease, and up to a tick")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
