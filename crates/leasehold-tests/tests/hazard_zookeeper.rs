@@ -1,10 +1,5 @@
 //! What can go wrong with ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test plays the part of a user's tasks"
-)]
-
 use std::process::Command;
 use std::time::Duration;
 

@@ -1,10 +1,5 @@
 //! Curator's locks and ours on one path: they exclude each other, hand over to each other and survive each other.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test plays the part of a user's tasks"
-)]
-
 use std::sync::OnceLock;
 use std::time::Duration;
 
