@@ -29,6 +29,21 @@ pub async fn connect(url: &str) -> Result<Client> {
     Options::new().connect(url).await
 }
 
+/// What the engine of a URL promises, without reaching it.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for a URL that no engine of this build understands.
+///
+/// ```
+/// use leasehold::engine::{Fault, Verdict};
+/// let memory = leasehold::guarantees("memory:")?;
+/// assert_eq!(memory.under(Fault::HolderCrash), Verdict::Kept);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn guarantees(url: &str) -> Result<Guarantees> {
+    Ok(url_engine(url)?.guarantees())
+}
+
 /// How to connect.
 ///
 /// ```

@@ -59,7 +59,7 @@ pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 
-pub use self::client::{Client, Options, Shutdown, connect};
+pub use self::client::{Client, Options, Shutdown, connect, guarantees};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
