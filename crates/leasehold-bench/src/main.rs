@@ -6,6 +6,8 @@ mod lockers;
 mod measure;
 mod memory;
 mod processes;
+#[cfg(feature = "sql")]
+mod sql;
 mod table;
 mod waiters;
 
@@ -96,6 +98,10 @@ const PARTS: &[(&str, Part)] = &[
     ("processes", processes::contended),
     ("waiters", waiters::waiting),
     ("command", command::run_true),
+    #[cfg(feature = "sql")]
+    ("sql", sql::uncontended),
+    #[cfg(feature = "sql")]
+    ("sql-contended", sql::contended),
 ];
 
 fn main() -> Outcome<()> {
@@ -103,6 +109,8 @@ fn main() -> Outcome<()> {
     // The benchmark starts itself again where it needs processes.
     match arguments.peek().map(String::as_str) {
         Some("lockers") => return lockers::work(arguments.skip(1)),
+        #[cfg(feature = "sql")]
+        Some("sql") => return sql::work(arguments.skip(1)),
         Some("waiters") => return waiters::work(arguments.skip(1)),
         _ => {}
     }
