@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_testkit::servers::mariadb::MariaDb;
@@ -176,6 +176,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     );
     let runtime = one_thread()?;
     let (served, troubles) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (stop, mut answer) = (Arc::new(AtomicBool::new(false)), (0, 0));
     runtime.block_on(async {
         let mut lockers = tokio::task::JoinSet::new();
         let client = match how.as_str() {
@@ -183,14 +184,15 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
             _ => None,
         };
         for _ in 0..LOCKERS_EACH {
-            let (served, troubles) = (served.clone(), troubles.clone());
+            let (served, troubles, stop) = (served.clone(), troubles.clone(), stop.clone());
             let mut peer = match &client {
                 Some(_) => None,
                 None => Some(Naive::connect(&url).await?),
             };
             let client = client.clone();
             let _ = lockers.spawn(async move {
-                loop {
+                // Each finishes its turn: a lock left behind would be in the way of the next run.
+                while !stop.load(Ordering::Relaxed) {
                     if let Some(client) = &client {
                         let locked = client.mutex("crowd").lock().await;
                         let freed = match locked {
@@ -206,12 +208,20 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
             });
         }
         tokio::time::sleep(TIME).await;
-        lockers.abort_all();
+        stop.store(true, Ordering::Relaxed);
+        // What is served while they finish does not count.
+        answer = (
+            served.load(Ordering::Relaxed),
+            troubles.load(Ordering::Relaxed),
+        );
+        while lockers.join_next().await.is_some() {}
+        if let Some(client) = client {
+            let _ = client.shutdown(TIME).await?;
+        }
         Ok::<_, Box<dyn std::error::Error>>(())
     })?;
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    println!("{} {}", count(&served), count(&troubles));
-    std::process::exit(0)
+    println!("{} {}", answer.0, answer.1);
+    Ok(())
 }
 
 /// The bare statements, and the lock that is made of them.

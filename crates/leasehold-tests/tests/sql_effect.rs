@@ -60,6 +60,10 @@ impl Transaction for Lite<'_> {
         Database::Sqlite
     }
 
+    #[expect(
+        clippy::future_not_send,
+        reason = "a connection of SQLite stays on its thread"
+    )]
     async fn run(&mut self, statement: &str, values: &[Value<'_>]) -> Result<u64, Self::Error> {
         let values = values.iter().map(|value| match *value {
             Value::Int(number) => rusqlite::types::Value::Integer(number),
