@@ -6,6 +6,8 @@ mod lockers;
 mod measure;
 mod memory;
 mod processes;
+#[cfg(feature = "sql")]
+mod sql;
 mod table;
 mod waiters;
 #[cfg(feature = "zookeeper")]
@@ -102,6 +104,10 @@ const PARTS: &[(&str, Part)] = &[
     ("zookeeper", zookeeper::uncontended),
     #[cfg(feature = "zookeeper")]
     ("zookeeper-contended", zookeeper::contended),
+    #[cfg(feature = "sql")]
+    ("sql", sql::uncontended),
+    #[cfg(feature = "sql")]
+    ("sql-contended", sql::contended),
 ];
 
 fn main() -> Outcome<()> {
@@ -111,6 +117,8 @@ fn main() -> Outcome<()> {
         Some("lockers") => return lockers::work(arguments.skip(1)),
         #[cfg(feature = "zookeeper")]
         Some("zookeeper-lockers") => return zookeeper::work(arguments.skip(1)),
+        #[cfg(feature = "sql")]
+        Some("sql") => return sql::work(arguments.skip(1)),
         Some("waiters") => return waiters::work(arguments.skip(1)),
         _ => {}
     }

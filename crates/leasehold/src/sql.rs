@@ -7,7 +7,7 @@
 //! | you want | take |
 //! |---|---|
 //! | wait for the row, change it, commit | [`Row::lock`] |
-//! | not wait: change it if nobody else did meanwhile | [`Row::update_versioned`] in [`with_retries`] |
+//! | not wait: change it if nobody else did meanwhile | [`Row::update_versioned`] and [`Retries`] |
 //! | a lock of any engine outside, and a row that refuses whoever lost it | [`Row::update_fenced`] |
 //!
 //! The first two need no other lock. What they promise is level [`L3`](crate::engine::Level::L3).
@@ -206,37 +206,57 @@ impl fmt::Display for Conflicts {
 
 impl std::error::Error for Conflicts {}
 
-/// Reads, computes and updates again while somebody else was faster, at most so many times; pauses a little longer
-/// each time. Each try is a transaction of its own.
-///
-/// # Errors
-/// What `attempt` fails with. Within that, [`Conflicts`] if every try was [`Update::Refused`].
+/// Counts the tries of an update that somebody else may always be faster with, and pauses between them, a little
+/// longer each time. Each try reads again, in a transaction of its own.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// use leasehold::sql::{Update, with_retries};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), leasehold::sql::Conflicts> {
+/// use leasehold::sql::{Retries, Update};
 ///
-/// let mut tries = 0;
-/// let done = with_retries(5, async || {
-///     tries += 1;
-///     Ok::<_, std::io::Error>(if tries == 3 { Update::Done } else { Update::Refused })
-/// });
-/// assert_eq!(done.await.unwrap(), Ok(3)); // the third try met nobody
-/// # }
+/// let mut retries = Retries::at_most(5);
+/// # let mut answers = [Update::Refused, Update::Refused, Update::Done].into_iter();
+/// # let mut read_compute_update = || answers.next().unwrap();
+/// while read_compute_update() == Update::Refused {
+///     retries.again().await?;
+/// }
+/// assert_eq!(retries.conflicts(), 2);
+/// # Ok(()) }
 /// ```
-pub async fn with_retries<E>(
-    tries: u32,
-    mut attempt: impl AsyncFnMut() -> Result<Update, E>,
-) -> Result<Result<u32, Conflicts>, E> {
-    for tried in 1..=tries {
-        if attempt().await? == Update::Done {
-            return Ok(Ok(tried));
+#[derive(Debug, Clone)]
+pub struct Retries {
+    most: u32,
+    conflicts: u32,
+}
+
+impl Retries {
+    /// So many tries, and no more.
+    pub const fn at_most(tries: u32) -> Self {
+        Self {
+            most: tries,
+            conflicts: 0,
         }
-        let longest = 1_000u64 << tried.min(7);
+    }
+
+    /// How often somebody else was faster.
+    pub const fn conflicts(&self) -> u32 {
+        self.conflicts
+    }
+
+    /// Somebody else was faster: waits a moment before the next try.
+    ///
+    /// # Errors
+    /// [`Conflicts`] if that was the last.
+    pub async fn again(&mut self) -> Result<(), Conflicts> {
+        self.conflicts += 1;
+        if self.conflicts >= self.most {
+            let tries = self.conflicts;
+            return Err(Conflicts { tries });
+        }
+        let longest = 1_000u64 << self.conflicts.min(7);
         let pause = Duration::from_micros(rand::random_range(0..longest));
         tokio::time::sleep(pause).await;
+        Ok(())
     }
-    Ok(Err(Conflicts { tries }))
 }
 
 fn plain(name: &str) -> Answer<()> {

@@ -33,46 +33,28 @@ impl Tables {
             d.bytes(name)
         );
         let from = format!("FROM {}, (SELECT {now} AS now) AS clock", self.meta);
+        let insert =
+            format!("INSERT INTO {line} AS l ({columns}) SELECT {values} {from} WHERE true");
         match d {
             #[cfg(feature = "mysql")]
             Dialect::Mysql => {
-                // Assignments see the ones before them, so what decides changes last. A refusal resets the id that
-                // the list of values has set.
-                let idle = "crowd = 0 AND id IS NULL AND last <=";
-                let when = |column: &str, value: &str| {
-                    format!("{column} = IF({idle} {PLENTY}, {value}, {column})")
-                };
-                let assigned = [
-                    format!(
-                        "fence = IF({idle} {PLENTY}, LAST_INSERT_ID(last + 1), fence + 0 * LAST_INSERT_ID(0))"
-                    ),
-                    when("capacity", &capacity.to_string()),
-                    when("session", &session),
-                    when("weight", &weight.to_string()),
-                    when("lease", &lease.to_string()),
-                    when("since", now),
-                    when("deadline", &format!("{now} + {lease}")),
-                    when("last", &format!("last + {FENCE_BLOCK}")),
-                    format!("id = IF({idle} {PLENTY} + {FENCE_BLOCK}, {id}, id)"),
+                let insert = insert.replace(" AS l (", " (");
+                let taken = [
+                    ("capacity", capacity.to_string()),
+                    ("session", session),
+                    ("weight", weight.to_string()),
+                    ("lease", lease.to_string()),
+                    ("since", now.to_owned()),
+                    ("deadline", format!("{now} + {lease}")),
+                    ("last", format!("last + {FENCE_BLOCK}")),
                 ];
                 format!(
-                    "INSERT INTO {line} ({columns}) SELECT {values} {from} ON DUPLICATE KEY UPDATE {}; SELECT LAST_INSERT_ID()",
-                    assigned.join(", ")
+                    "{insert} {}; SELECT LAST_INSERT_ID()",
+                    on_duplicate_key(&taken, &id)
                 )
             }
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            _ => {
-                let same = [
-                    "capacity", "id", "session", "weight", "lease", "since", "deadline",
-                ];
-                let same = same.map(|column| format!("{column} = excluded.{column}"));
-                format!(
-                    "INSERT INTO {line} AS l ({columns}) SELECT {values} {from} WHERE true \
-                     ON CONFLICT (k) DO UPDATE SET last = l.last + {FENCE_BLOCK}, fence = l.last + 1, {} \
-                     WHERE l.crowd = 0 AND l.id IS NULL AND l.last <= {PLENTY} RETURNING fence",
-                    same.join(", ")
-                )
-            }
+            _ => format!("{insert} {} RETURNING fence", on_conflict()),
         }
     }
 
@@ -96,4 +78,35 @@ impl Tables {
             _ => format!("{statement} RETURNING 1"),
         }
     }
+}
+
+/// MariaDB and MySQL. Assignments see the ones before them, so what decides changes last. The fence is told as the last
+/// inserted id; a refusal resets what the list of values has set it to.
+#[cfg(feature = "mysql")]
+fn on_duplicate_key(taken: &[(&str, String)], id: &str) -> String {
+    let idle = "crowd = 0 AND id IS NULL AND last <=";
+    let taken = taken
+        .iter()
+        .map(|(column, value)| format!("{column} = IF({idle} {PLENTY}, {value}, {column})"));
+    let taken: Vec<_> = taken.collect();
+    format!(
+        "ON DUPLICATE KEY UPDATE \
+         fence = IF({idle} {PLENTY}, LAST_INSERT_ID(last + 1), fence + 0 * LAST_INSERT_ID(0)), {}, \
+         id = IF({idle} {PLENTY} + {FENCE_BLOCK}, {id}, id)",
+        taken.join(", ")
+    )
+}
+
+/// PostgreSQL and SQLite.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn on_conflict() -> String {
+    let taken = [
+        "capacity", "id", "session", "weight", "lease", "since", "deadline",
+    ];
+    let taken = taken.map(|column| format!("{column} = excluded.{column}"));
+    format!(
+        "ON CONFLICT (k) DO UPDATE SET last = l.last + {FENCE_BLOCK}, fence = l.last + 1, {} \
+         WHERE l.crowd = 0 AND l.id IS NULL AND l.last <= {PLENTY}",
+        taken.join(", ")
+    )
 }

@@ -82,10 +82,11 @@ impl Tables {
         let kept = if kept.len() > 1 { kept } else { &[] };
         let stays = stays(stored, kept);
         packet.extend(self.remove_claims(stored, &stays));
+        let before: ById<_, _> = was.places().map(|place| (place.id, place)).collect();
         let mut next = stored.places.values().max().map_or(0, |place| place + 1);
         for place in kept {
             match stays.get(&place.id) {
-                Some(_) if was.places().any(|was| was == *place) => {}
+                Some(_) if before.get(&place.id) == Some(place) => {}
                 Some(at) => packet.push(self.update_claim(stored.key, *at, place)),
                 None => {
                     packet.push(self.insert_claim(stored.key, next, place));
