@@ -2,12 +2,14 @@
 //!
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
+//! - [`peers`]: the libraries that ours contends with.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
 //! - [`servers`]: real servers as values.
 //! - [`log`]: what was logged while a closure ran.
 
 pub mod faulty;
 pub mod log;
+pub mod peers;
 pub mod poll;
 pub mod process;
 pub mod servers;

@@ -33,7 +33,7 @@ pub use crate::clock::{Clock, Micros};
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redis")]
-pub use crate::engines::redis::Redis;
+pub use crate::engines::redis::{Redis, Redisson};
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};
