@@ -4,6 +4,7 @@
 -- KEYS[1] is the name, as Java gives it. KEYS[2] is ours, a hash that Redisson never looks at:
 --   l  the largest fence spent or reserved     c  the capacity that our claims agree on
 --   =OWNER  fence, end, weight and beginning of one of our grants     @OWNER  who that is
+--   ?OWNER  end and beginning of one of our waits for a fair lock
 -- It ends by itself once all grants in it have ended and the clock has passed the last fence.
 -- The other keys are those of the kind. ARGV: kind, operation, mark (comes back first, so that an answer is never
 -- taken for that of another call), owner, lease in ms, then what the kind needs.

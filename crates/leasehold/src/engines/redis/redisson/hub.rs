@@ -16,7 +16,8 @@ use super::kind::Kinds;
 use super::script::{self, Run};
 use super::session::RedissonSession;
 use crate::claim::{ById, Claim, ClaimId, Mode, SessionId};
-use crate::engine::{Event, Identity, Micros};
+use crate::clock::micros;
+use crate::engine::{Clock, Event, Identity, Micros};
 use crate::sync::Shared;
 
 pub(super) struct Hub {
@@ -48,6 +49,17 @@ pub(super) struct Waiter {
     pub(super) session: Weak<RedissonSession>,
     pub(super) who: Arc<Identity>,
     pub(super) since: Micros,
+    /// When it ends unless its session says another word.
+    pub(super) ends: Micros,
+}
+
+impl Channel {
+    /// Those whose session said a word within the lease.
+    fn alive(&mut self) -> &mut VecDeque<Waiter> {
+        let now = Clock::boot().now();
+        self.waiters.retain(|waiter| waiter.ends > now);
+        &mut self.waiters
+    }
 }
 
 const PAUSE: Duration = Duration::from_millis(25);
@@ -138,10 +150,22 @@ impl Hub {
     /// Waits on a channel from now on, behind those of this process who came before.
     pub(super) fn join(&self, channel: &str, waiter: Waiter) {
         let mut channels = self.channels.lock();
-        let waiters = &mut channels.entry(channel.to_owned()).or_default().waiters;
+        let waiters = channels.entry(channel.to_owned()).or_default().alive();
         if waiters.iter().all(|known| known.claim.id != waiter.claim.id) {
             waiters.push_back(waiter);
         }
+    }
+
+    /// A waiter's session said a word; whether the waiter is still there.
+    pub(super) fn heard(&self, channel: &str, id: ClaimId) -> bool {
+        let mut channels = self.channels.lock();
+        let waiters = channels.get_mut(channel).map(Channel::alive);
+        let waiter = waiters.and_then(|waiters| waiters.iter_mut().find(|waiter| waiter.claim.id == id));
+        let is_there = waiter.is_some();
+        if let Some(waiter) = waiter {
+            waiter.ends = Clock::boot().now().saturating_add(micros(waiter.claim.lease));
+        }
+        is_there
     }
 
     /// Waits no longer. The last one to leave ends the subscription.
@@ -160,17 +184,22 @@ impl Hub {
         left
     }
 
+    pub(super) fn is_waited_for(&self, channel: &str) -> bool {
+        let mut channels = self.channels.lock();
+        channels.get_mut(channel).is_some_and(|known| !known.alive().is_empty())
+    }
+
     /// How many of this process wait before this claim.
     pub(super) fn ahead(&self, channel: &str, id: ClaimId) -> usize {
-        let channels = self.channels.lock();
-        let waiters = channels.get(channel).map(|known| known.waiters.iter());
-        waiters.and_then(|mut waiters| waiters.position(|waiter| waiter.claim.id == id)).unwrap_or(0)
+        let mut channels = self.channels.lock();
+        let waiters = channels.get_mut(channel).map(Channel::alive);
+        waiters.and_then(|waiters| waiters.iter().position(|waiter| waiter.claim.id == id)).unwrap_or(0)
     }
 
     /// Everybody in this process who waits, in order of arrival for each name.
     pub(super) fn waiters(&self) -> Vec<Waiter> {
-        let channels = self.channels.lock();
-        channels.values().flat_map(|known| known.waiters.iter().cloned()).collect()
+        let mut channels = self.channels.lock();
+        channels.values_mut().flat_map(|known| known.alive().iter().cloned()).collect()
     }
 
     /// Messages of this channel are heard once this has returned.
@@ -240,7 +269,7 @@ impl Hub {
             known.trying = false;
             return None;
         }
-        Some(known.waiters.iter().cloned().collect())
+        Some(known.alive().iter().cloned().collect())
     }
 }
 

@@ -12,6 +12,7 @@ use super::hub::{Hub, Waiter};
 use super::kind::Kind;
 use super::script::{self, Run, Said};
 use crate::claim::{ById, Claim, ClaimId, Mode, SessionId};
+use crate::clock::micros;
 use crate::engine::{Clock, Ended, Event, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::FENCE_BLOCK;
@@ -88,6 +89,16 @@ impl RedissonSession {
         }
     }
 
+    /// Whether a claim holds, or waits and has not ended; none if it is not there.
+    fn known(&self, claim: &Claim) -> Option<bool> {
+        let held = self.mine.lock().get(&claim.id)?.held;
+        if !held && !self.hub.heard(&self.channel(claim), claim.id) {
+            self.forget(claim.id);
+            return None;
+        }
+        Some(held)
+    }
+
     fn is_mine(&self, id: ClaimId) -> bool {
         self.mine.lock().contains_key(&id)
     }
@@ -138,10 +149,14 @@ impl RedissonSession {
             session: self.this.clone(),
             who: self.who.clone(),
             since: Clock::boot().wall(),
+            ends: Clock::boot().now().saturating_add(micros(claim.lease)),
         };
         self.hub.join(&channel, waiter);
         self.hub.subscribe(&channel).await?;
-        self.attempt(claim).await
+        match self.hub.ahead(&channel, claim.id) {
+            0 => self.attempt(claim).await,
+            _ => Ok(Said::Busy(Some(claim.lease))),
+        }
     }
 
     fn waiting(&self, claim: &Claim, look_again: Option<Duration>) -> Standing {
@@ -156,6 +171,10 @@ impl RedissonSession {
         if first {
             let mine = Mine { claim: claim.clone(), held: false };
             let _ = self.mine.lock().insert(claim.id, mine);
+        }
+        // Whoever has to wait goes behind those of this process who wait already.
+        if first && claim.waits && self.hub.is_waited_for(&self.channel(claim)) {
+            return self.wait(claim).await;
         }
         match self.attempt(claim).await? {
             Said::Busy(_) if claim.waits && first => self.wait(claim).await,
@@ -173,7 +192,7 @@ impl RedissonSession {
             Said::Capacity(capacity) => Err(Error::from(Refusal::Capacity(capacity))),
             Said::Kind => {
                 let what = "the name is in use as another kind of Redisson lock";
-                Err(Error::new(ErrorKind::Invalid, Step::Claim, what))
+                Err(Error::new(ErrorKind::Conflict, Step::Claim, what))
             }
         };
         self.forget(claim.id);
@@ -204,10 +223,7 @@ impl Session for RedissonSession {
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
-        let known: Vec<_> = {
-            let mine = self.mine.lock();
-            claims.iter().map(|claim| mine.get(&claim.id).map(|mine| mine.held)).collect()
-        };
+        let known: Vec<_> = claims.iter().map(|claim| self.known(claim)).collect();
         let asked = claims.iter().zip(&known).filter_map(|(claim, known)| {
             known.map(|held| match held {
                 true => Run::beat(self.kind(claim), claim, &self.owner(claim.id)),
@@ -215,7 +231,10 @@ impl Session for RedissonSession {
             })
         });
         let runs: Vec<_> = asked.collect();
-        let answers = self.hub.run_all(&runs).await;
+        let answers = match runs.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.hub.run_all(&runs).await,
+        };
         let mut answers = answers.map_err(|trouble| trouble.at(Step::Heartbeat))?.into_iter();
         let mut standings = Vec::with_capacity(claims.len());
         for (claim, known) in claims.iter().zip(known) {

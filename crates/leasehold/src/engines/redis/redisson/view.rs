@@ -27,7 +27,10 @@ pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Tro
             }
         }
     }
-    let here = hub.waiters().into_iter().filter(|waiter| waiter.claim.name == *name);
+    // The waiters of a fair lock are on the server.
+    let here = hub.waiters().into_iter().filter(|waiter| {
+        waiter.claim.name == *name && hub.kinds.of(waiter.claim.mode) != Kind::Fair
+    });
     line.waiters.extend(here.map(|waiter| waits(&waiter)));
     let idle = line.holders.is_empty() && line.waiters.is_empty();
     Ok((!idle).then_some(line))
