@@ -4,6 +4,7 @@
 //! - [`process`]: real processes as values, killed when they are dropped.
 //! - [`peers`]: the libraries that ours contends with.
 //! - [`poll`]: waiting for a state, with the last state in the failure.
+//! - [`proxy`]: a TCP proxy that delays, holds back, cuts and resets.
 //! - [`servers`]: real servers as values.
 //! - [`log`]: what was logged while a closure ran.
 
@@ -12,4 +13,5 @@ pub mod log;
 pub mod peers;
 pub mod poll;
 pub mod process;
+pub mod proxy;
 pub mod servers;

@@ -29,11 +29,18 @@ const CLAIMS: u8 = 6;
 /// The script as a function of the time and of where to put messages, run on a list of operations.
 fn harness() -> String {
     let published = "redis.pcall(verb, channel, table.concat(posts[channel], '\\n'))";
-    let collected = "PUBLISHED[#PUBLISHED + 1] = channel .. '\\n' .. table.concat(posts[channel], '\\n')";
+    let collected =
+        "PUBLISHED[#PUBLISHED + 1] = channel .. '\\n' .. table.concat(posts[channel], '\\n')";
     for part in ["redis.call('TIME')", published] {
-        assert_eq!(SCRIPT.matches(part).count(), 1, "the script has changed: {part}");
+        assert_eq!(
+            SCRIPT.matches(part).count(),
+            1,
+            "the script has changed: {part}"
+        );
     }
-    let rule = SCRIPT.replace("redis.call('TIME')", "TIME").replace(published, collected);
+    let rule = SCRIPT
+        .replace("redis.call('TIME')", "TIME")
+        .replace(published, collected);
     format!(
         "local function rule(KEYS, ARGV, TIME, PUBLISHED)\n{rule}\nend\n{}",
         "local results = {}
@@ -113,7 +120,11 @@ fn sequence(random: &mut SmallRng, seen: &mut BTreeMap<&'static str, u64>) -> Se
     let mut clock = START;
     for _ in 0..random.random_range(1..=STEPS) {
         clock = tick(random, &sequence.line, clock);
-        let late = if random.random_ratio(1, 12) { random.random_range(1..4) } else { 0 };
+        let late = if random.random_ratio(1, 12) {
+            random.random_range(1..4)
+        } else {
+            0
+        };
         sequence.now = clock - late;
         let op = draw(random, &modes, &sequence.line);
         sequence.step(&op, seen);
@@ -141,13 +152,30 @@ fn draw(random: &mut SmallRng, modes: &[Mode; 5], line: &Line) -> Op {
     match random.random_range(0..26) {
         0..12 => {
             let odd = random.random_ratio(1, 20);
-            let mode = modes[if odd { random.random_range(3..5) } else { random.random_range(0..3) }];
-            let lease = if random.random_ratio(1, 6) { random.random_range(0..4) } else { random.random_range(10..2000) };
+            let mode = modes[if odd {
+                random.random_range(3..5)
+            } else {
+                random.random_range(0..3)
+            }];
+            let lease = if random.random_ratio(1, 6) {
+                random.random_range(0..4)
+            } else {
+                random.random_range(10..2000)
+            };
             let waits = random.random_ratio(4, 5);
-            Op::Claim(Ask { id: id(who), session: session(who), mode, lease, waits })
+            Op::Claim(Ask {
+                id: id(who),
+                session: session(who),
+                mode,
+                lease,
+                waits,
+            })
         }
         12..18 => Op::Heartbeat(id(who)),
-        18..24 => Op::Release(id(who), [0, 1, 2, 255, 256, u32::MAX][random.random_range(0..6)]),
+        18..24 => Op::Release(
+            id(who),
+            [0, 1, 2, 255, 256, u32::MAX][random.random_range(0..6)],
+        ),
         24 => Op::Evict(None),
         _ => {
             let fences: Vec<_> = line.holders().filter_map(|place| place.fence).collect();
@@ -160,7 +188,10 @@ fn draw(random: &mut SmallRng, modes: &[Mode; 5], line: &Line) -> Op {
 
 impl Sequence {
     fn step(&mut self, op: &Op, seen: &mut BTreeMap<&'static str, u64>) {
-        let at = Moment { now: self.now, floor: self.now };
+        let at = Moment {
+            now: self.now,
+            floor: self.now,
+        };
         let (answer, changes, words) = match op {
             Op::Claim(ask) => {
                 let (answer, changes) = self.line.claim(ask, at);
@@ -168,12 +199,25 @@ impl Sequence {
             }
             Op::Heartbeat(id) => {
                 let (standing, changes) = self.line.heartbeat(*id, at);
-                (claimed(Ok(standing)), changes, vec![json!("beat"), json!("m"), json!(claim_text(*id))])
+                (
+                    claimed(Ok(standing)),
+                    changes,
+                    vec![json!("beat"), json!("m"), json!(claim_text(*id))],
+                )
             }
             Op::Release(id, used) => {
                 let (release, changes) = self.line.release(*id, *used, at);
-                let word = if release == Release::Released { "released" } else { "gone" };
-                let words = vec![json!("release"), json!("m"), json!(claim_text(*id)), json!(used.to_string())];
+                let word = if release == Release::Released {
+                    "released"
+                } else {
+                    "gone"
+                };
+                let words = vec![
+                    json!("release"),
+                    json!("m"),
+                    json!(claim_text(*id)),
+                    json!(used.to_string()),
+                ];
                 (json!([word]), changes, words)
             }
             Op::Evict(fence) => {
@@ -188,8 +232,12 @@ impl Sequence {
         for change in &changes {
             *seen.entry(told(change)).or_default() += 1;
         }
-        let time = [json!((self.now / 1_000_000).to_string()), json!((self.now % 1_000_000).to_string())];
-        self.steps.push(Value::Array(time.into_iter().chain(words).collect()));
+        let time = [
+            json!((self.now / 1_000_000).to_string()),
+            json!((self.now % 1_000_000).to_string()),
+        ];
+        self.steps
+            .push(Value::Array(time.into_iter().chain(words).collect()));
         self.expected.push((answer, messages(&changes)));
         if self.line.is_idle() {
             let last = self.line.last_fence();
@@ -228,7 +276,11 @@ impl Sequence {
             _ => 7 + 2 * self.line.places().len(),
         };
         assert_eq!(fields, fields_expected, "{context}");
-        assert!(left.iter().all(|pair| pair[1].as_i64().is_some_and(|ttl| ttl > 0)), "a key for ever: {context}");
+        assert!(
+            left.iter()
+                .all(|pair| pair[1].as_i64().is_some_and(|ttl| ttl > 0)),
+            "a key for ever: {context}"
+        );
     }
 }
 
@@ -248,8 +300,12 @@ fn claim_words(ask: &Ask) -> Vec<Value> {
 
 fn claimed(answer: Result<Standing, Refusal>) -> Value {
     match answer {
-        Ok(Standing::Held(held)) => json!(["held", held.fence.get().to_string(), u8::from(held.wanted)]),
-        Ok(Standing::Waiting { ahead, look_again }) => json!(["waiting", ahead, look_again.as_micros().to_string()]),
+        Ok(Standing::Held(held)) => {
+            json!(["held", held.fence.get().to_string(), u8::from(held.wanted)])
+        }
+        Ok(Standing::Waiting { ahead, look_again }) => {
+            json!(["waiting", ahead, look_again.as_micros().to_string()])
+        }
         Ok(Standing::Busy) => json!(["busy"]),
         Ok(Standing::Gone | Standing::Unheard) => json!(["gone"]),
         Err(Refusal::Weight) => json!(["weight"]),
@@ -266,8 +322,14 @@ fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> Value {
     });
     let granted: Vec<_> = granted.collect();
     let fences = gone.map(|change| {
-        let place = before.iter().find(|place| place.id == change.claim).expect("it was there");
-        let swept = granted.iter().find(|(claim, _)| *claim == change.claim).map(|(_, fence)| *fence);
+        let place = before
+            .iter()
+            .find(|place| place.id == change.claim)
+            .expect("it was there");
+        let swept = granted
+            .iter()
+            .find(|(claim, _)| *claim == change.claim)
+            .map(|(_, fence)| *fence);
         json!(place.fence.or(swept).expect("it held").get().to_string())
     });
     Value::Array(std::iter::once(json!("evicted")).chain(fences).collect())
@@ -301,9 +363,14 @@ fn heard(published: &Value) -> BTreeMap<String, Vec<String>> {
 }
 
 fn kind(answer: &Value) -> &'static str {
-    let known = ["held", "waiting", "busy", "gone", "weight", "capacity", "released", "evicted"];
+    let known = [
+        "held", "waiting", "busy", "gone", "weight", "capacity", "released", "evicted",
+    ];
     let word = answer[0].as_str().unwrap_or_default();
-    known.into_iter().find(|known| *known == word).expect("a known answer")
+    known
+        .into_iter()
+        .find(|known| *known == word)
+        .expect("a known answer")
 }
 
 fn told(change: &Change) -> &'static str {
@@ -333,12 +400,22 @@ fn the_script_and_the_line_agree() {
     while done < SEQUENCES && clock.now() < end {
         let batch: Vec<_> = (done..done + BATCH)
             .map(|number| first.wrapping_add(number))
-            .map(|seed| (seed, sequence(&mut SmallRng::seed_from_u64(seed), &mut seen)))
+            .map(|seed| {
+                (
+                    seed,
+                    sequence(&mut SmallRng::seed_from_u64(seed), &mut seen),
+                )
+            })
             .collect();
         let mut pipeline = redis::pipe();
         for (_, sequence) in &batch {
             let steps = Value::Array(sequence.steps.clone()).to_string();
-            let _ = pipeline.cmd("EVALSHA").arg(&digest).arg(1).arg(KEY).arg(steps);
+            let _ = pipeline
+                .cmd("EVALSHA")
+                .arg(&digest)
+                .arg(1)
+                .arg(KEY)
+                .arg(steps);
         }
         let said: Vec<String> = pipeline.query(&mut connection).expect("no script fails");
         for ((seed, sequence), said) in batch.iter().zip(said) {
@@ -348,6 +425,8 @@ fn the_script_and_the_line_agree() {
     }
     println!("{done} sequences from seed {first}: {seen:#?}");
     assert_eq!(seen.len(), 12, "something never happened: {seen:?}");
-    assert!(seen.values().all(|count| *count >= 200), "something hardly happened: {seen:?}");
+    assert!(
+        seen.values().all(|count| *count >= 200),
+        "something hardly happened: {seen:?}"
+    );
 }
-

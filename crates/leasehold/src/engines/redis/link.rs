@@ -59,12 +59,27 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 impl Link {
     /// Starts the task that keeps the connection.
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    pub(super) fn start(dial: Arc<dyn Dial>, owner: Weak<dyn Owner>, patience: Duration) -> Arc<Self> {
+    pub(super) fn start(
+        dial: Arc<dyn Dial>,
+        owner: Weak<dyn Owner>,
+        patience: Duration,
+    ) -> Arc<Self> {
         let (tell, state) = watch::channel(State::New);
         let shared = Arc::<LinkShared>::default();
-        let keeper = Keeper { dial, owner, patience, tell, shared: shared.clone() };
+        let keeper = Keeper {
+            dial,
+            owner,
+            patience,
+            tell,
+            shared: shared.clone(),
+        };
         let task = tokio::spawn(keeper.run()).abort_handle();
-        Arc::new(Self { state, shared, task, patience })
+        Arc::new(Self {
+            state,
+            shared,
+            task,
+            patience,
+        })
     }
 
     /// Waits for the first connection, or says why there is none.
@@ -142,7 +157,8 @@ impl Keeper {
         let mut pause = SHORTEST_PAUSE;
         loop {
             let connected = tokio::time::timeout(self.patience, self.connect()).await;
-            let connected = connected.unwrap_or_else(|_| Err(Trouble::Down("it does not answer".to_owned())));
+            let connected =
+                connected.unwrap_or_else(|_| Err(Trouble::Down("it does not answer".to_owned())));
             let why = match connected {
                 Ok((conn, driver)) => {
                     pause = SHORTEST_PAUSE;
@@ -152,7 +168,10 @@ impl Keeper {
                 }
                 Err(trouble) => trouble,
             };
-            let was_up = matches!(self.tell.send_replace(State::Down(why.clone())), State::Up(_));
+            let was_up = matches!(
+                self.tell.send_replace(State::Down(why.clone())),
+                State::Up(_)
+            );
             if was_up {
                 tracing::warn!(?why, "the connection ended");
                 self.missed();

@@ -141,7 +141,12 @@ impl Servers {
     }
 
     /// Whether a call that was not done may be done when it is asked again.
-    pub(super) async fn elsewhere(&self, link: &Arc<Link>, bucket: Bucket, trouble: &Trouble) -> bool {
+    pub(super) async fn elsewhere(
+        &self,
+        link: &Arc<Link>,
+        bucket: Bucket,
+        trouble: &Trouble,
+    ) -> bool {
         let down = matches!(trouble, Trouble::Down(_));
         match &self.route {
             Route::Cluster(cluster) if down || trouble.is_passing() => {
@@ -164,6 +169,10 @@ impl Servers {
         link: &Link,
         runs: &[Run],
     ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
+        if self.digest.get().is_none() {
+            // The first connection brings it.
+            link.ready().await?;
+        }
         let mut calls: Vec<_> = runs.iter().map(|run| run.call(self.digest())).collect();
         let replicas = self.config.replicas > 0 && runs.iter().any(Run::may_grant);
         if replicas {
@@ -178,9 +187,15 @@ impl Servers {
         if replicas {
             self.enough(replies.pop())?;
         }
-        let answers = runs.iter().zip(replies).map(|(run, reply)| run.answers(reply));
+        let answers = runs
+            .iter()
+            .zip(replies)
+            .map(|(run, reply)| run.answers(reply));
         let answers: Vec<_> = answers.collect();
-        if answers.iter().any(|answer| matches!(answer, Err(Trouble::Strange(_)))) {
+        if answers
+            .iter()
+            .any(|answer| matches!(answer, Err(Trouble::Strange(_))))
+        {
             // Whatever it says next may belong to somebody else.
             link.renew();
         }
@@ -193,14 +208,21 @@ impl Servers {
 
     fn wait(&self) -> Call {
         let patience = (self.config.patience / 2).as_millis().to_string();
-        Call::new("WAIT").arg(self.config.replicas.to_string()).arg(patience)
+        Call::new("WAIT")
+            .arg(self.config.replicas.to_string())
+            .arg(patience)
     }
 
     fn enough(&self, reply: Option<Reply>) -> Result<(), Trouble> {
-        let have = reply.ok_or_else(|| Trouble::strange("no answer"))?.number()?;
+        let have = reply
+            .ok_or_else(|| Trouble::strange("no answer"))?
+            .number()?;
         match have >= self.config.replicas {
             true => Ok(()),
-            false => Err(Trouble::Few { have, need: self.config.replicas }),
+            false => Err(Trouble::Few {
+                have,
+                need: self.config.replicas,
+            }),
         }
     }
 }
@@ -212,7 +234,12 @@ fn is_forgotten(reply: &Reply) -> bool {
 impl Owner for Servers {
     fn greeting(&self, target: &Target) -> Vec<Call> {
         let keys = &self.config.keys;
-        let mut calls = vec![script::load(), Call::new("INFO server"), Call::new("INFO memory"), Call::new("ROLE")];
+        let mut calls = vec![
+            script::load(),
+            Call::new("INFO server"),
+            Call::new("INFO memory"),
+            Call::new("ROLE"),
+        ];
         match &self.route {
             Route::One(_) => calls.push(Call::new("SUBSCRIBE").arg(keys.channel(&self.address))),
             Route::Cluster(cluster) => {
@@ -227,14 +254,22 @@ impl Owner for Servers {
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
         let mut replies = replies.into_iter();
-        let mut next = || replies.next().ok_or_else(|| Trouble::strange("a short greeting"));
+        let mut next = || {
+            replies
+                .next()
+                .ok_or_else(|| Trouble::strange("a short greeting"))
+        };
         let digest = next()?.text()?;
         let _ = self.digest.set(digest);
         let infos = [next()?, next()?];
         super::fit::check(&infos, &next()?, &self.config)?;
         // Slots move: what was refused is subscribed where it is now, after the next look.
         let refused = replies.filter_map(|reply| reply.ok().err());
-        refused.filter(|trouble| !trouble.is_passing()).map(Err).next().unwrap_or(Ok(()))
+        refused
+            .filter(|trouble| !trouble.is_passing())
+            .map(Err)
+            .next()
+            .unwrap_or(Ok(()))
     }
 
     fn heard(&self, _: &[u8], message: &[u8]) {

@@ -140,7 +140,11 @@ impl Conn {
         for call in calls {
             let _ = pipeline.add_command(call.0.clone());
         }
-        let sent = self.0.clone().req_packed_commands(&pipeline, 0, calls.len()).await;
+        let sent = self
+            .0
+            .clone()
+            .req_packed_commands(&pipeline, 0, calls.len())
+            .await;
         let values = sent.map_err(|error| trouble(&error))?;
         if values.len() != calls.len() {
             return Err(Trouble::strange(values));
@@ -156,19 +160,26 @@ impl Conn {
             replies = conn.send(&calls) => replies?,
             () = driver => return Err(Trouble::Down("the server closed the connection".to_owned())),
         };
-        replies.pop().ok_or_else(|| Trouble::strange("nothing"))?.ok()
+        replies
+            .pop()
+            .ok_or_else(|| Trouble::strange("nothing"))?
+            .ok()
     }
 
     /// Whether the server answers within this time.
     pub(super) async fn answers(&self, patience: Duration) -> bool {
         let ping = [Call::new("PING")];
-        tokio::time::timeout(patience, self.send(&ping)).await.is_ok()
+        tokio::time::timeout(patience, self.send(&ping))
+            .await
+            .is_ok()
     }
 }
 
 fn pushed(hear: &Hear, push: PushInfo) {
     let message = matches!(push.kind, PushKind::Message | PushKind::SMessage);
-    if let (true, [Value::BulkString(channel), Value::BulkString(payload)]) = (message, &push.data[..]) {
+    if let (true, [Value::BulkString(channel), Value::BulkString(payload)]) =
+        (message, &push.data[..])
+    {
         hear(channel, payload);
     }
 }
@@ -178,9 +189,13 @@ fn reply(value: Value) -> Reply {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Number(number),
         Value::BulkString(bytes) => Reply::Text(bytes),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Reply::Text(text.into_bytes()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => {
+            Reply::Text(text.into_bytes())
+        }
         Value::Okay => Reply::Text(b"OK".to_vec()),
-        Value::Array(values) | Value::Set(values) => Reply::List(values.into_iter().map(reply).collect()),
+        Value::Array(values) | Value::Set(values) => {
+            Reply::List(values.into_iter().map(reply).collect())
+        }
         Value::Push { data, .. } => Reply::List(data.into_iter().map(reply).collect()),
         Value::Map(pairs) => {
             let flat = pairs.into_iter().flat_map(|(key, value)| [key, value]);
@@ -208,7 +223,10 @@ fn trouble(error: &RedisError) -> Trouble {
 fn refused_or_down(error: &RedisError) -> Trouble {
     if error.kind() == ErrorKind::AuthenticationFailed {
         let detail = "wrong user or password".to_owned();
-        return Trouble::Refused { code: "WRONGPASS".to_owned(), detail };
+        return Trouble::Refused {
+            code: "WRONGPASS".to_owned(),
+            detail,
+        };
     }
     match trouble(error) {
         refused @ Trouble::Refused { .. } => refused,
