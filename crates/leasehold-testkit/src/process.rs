@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -61,10 +62,18 @@ impl Process {
     /// # Panics
     /// If it says nothing for [`PATIENCE`] or ends.
     pub fn hear(&self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
+        self.hear_within(PATIENCE)
+    }
+
+    /// Its next line, for what takes longer.
+    ///
+    /// # Panics
+    /// If it says nothing for so long or ends.
+    pub fn hear_within(&self, patience: Duration) -> String {
+        match self.lines.recv_timeout(patience) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
-                panic!("process {} said nothing for {PATIENCE:?}", self.id())
+                panic!("process {} said nothing for {patience:?}", self.id())
             }
             Err(RecvTimeoutError::Disconnected) => {
                 panic!("process {} ended without a word", self.id())
