@@ -53,11 +53,17 @@ impl Config {
         let redisson = match params.take("layout").as_deref() {
             None | Some("own") => None,
             Some("redisson") => Some(Kinds::read(params)?),
-            Some(other) => return Err(Trouble::Config(format!("layout={other}: write own or redisson"))),
+            Some(other) => {
+                return Err(Trouble::Config(format!(
+                    "layout={other}: write own or redisson"
+                )));
+            }
         };
         let prefix = params.take("prefix");
         if redisson.is_some() && prefix.is_some() {
-            return Err(Trouble::Config("layout=redisson has no prefix: the name is the key".to_owned()));
+            return Err(Trouble::Config(
+                "layout=redisson has no prefix: the name is the key".to_owned(),
+            ));
         }
         let keys = Keys {
             prefix: prefix.unwrap_or_else(|| "lh:".to_owned()),

@@ -70,7 +70,9 @@ impl Redis {
             let what = "this is the URL of another engine: Redisson";
             return Err(Trouble::Config(what.to_owned()).at(Step::Connect));
         }
-        Ok(Self { servers: Servers::new(config) })
+        Ok(Self {
+            servers: Servers::new(config),
+        })
     }
 
     /// Leaves a trace of an eviction: a stream, wherever its key belongs.

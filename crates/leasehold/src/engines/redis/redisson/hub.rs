@@ -108,11 +108,18 @@ impl Hub {
     }
 
     pub(super) fn sessions(&self) -> Vec<Arc<RedissonSession>> {
-        self.sessions.lock().values().filter_map(Weak::upgrade).collect()
+        self.sessions
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Runs the script several times in one round trip, and loads it if the server has forgotten it.
-    pub(super) async fn run_all(&self, runs: &[Run]) -> Result<Vec<Result<Vec<Reply>, Trouble>>, Trouble> {
+    pub(super) async fn run_all(
+        &self,
+        runs: &[Run],
+    ) -> Result<Vec<Result<Vec<Reply>, Trouble>>, Trouble> {
         let digest = self.digest.get().map_or("", String::as_str);
         let mut calls: Vec<_> = runs.iter().map(|run| run.call(digest)).collect();
         let mut replies = self.link().send(&calls).await?;
@@ -122,9 +129,15 @@ impl Hub {
             replies = self.link().send(&calls).await?;
             drop(replies.remove(0));
         }
-        let answers: Vec<_> = runs.iter().zip(replies).map(|(run, reply)| run.answer(reply)).collect();
+        let answers: Vec<_> = runs
+            .iter()
+            .zip(replies)
+            .map(|(run, reply)| run.answer(reply))
+            .collect();
         let odd = |answer: &Result<_, Trouble>| {
-            answer.as_ref().is_err_and(|trouble| matches!(trouble, Trouble::Strange(_)) || trouble.code() == "READONLY")
+            answer.as_ref().is_err_and(|trouble| {
+                matches!(trouble, Trouble::Strange(_)) || trouble.code() == "READONLY"
+            })
         };
         if answers.iter().any(odd) {
             // Whatever it says next may belong to somebody else, or another server must say it.
@@ -138,7 +151,11 @@ impl Hub {
         let mut left = self.config.patience;
         loop {
             let answers = self.run_all(std::slice::from_ref(run)).await?;
-            match answers.into_iter().next().unwrap_or_else(|| Err(Trouble::strange("no answer"))) {
+            match answers
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Err(Trouble::strange("no answer")))
+            {
                 Err(trouble) if trouble.is_passing() && !left.is_zero() => {}
                 answer => return answer,
             }
@@ -151,7 +168,10 @@ impl Hub {
     pub(super) fn join(&self, channel: &str, waiter: Waiter) {
         let mut channels = self.channels.lock();
         let waiters = channels.entry(channel.to_owned()).or_default().alive();
-        if waiters.iter().all(|known| known.claim.id != waiter.claim.id) {
+        if waiters
+            .iter()
+            .all(|known| known.claim.id != waiter.claim.id)
+        {
             waiters.push_back(waiter);
         }
     }
@@ -160,19 +180,27 @@ impl Hub {
     pub(super) fn heard(&self, channel: &str, id: ClaimId) -> bool {
         let mut channels = self.channels.lock();
         let waiters = channels.get_mut(channel).map(Channel::alive);
-        let waiter = waiters.and_then(|waiters| waiters.iter_mut().find(|waiter| waiter.claim.id == id));
+        let waiter =
+            waiters.and_then(|waiters| waiters.iter_mut().find(|waiter| waiter.claim.id == id));
         let is_there = waiter.is_some();
         if let Some(waiter) = waiter {
-            waiter.ends = Clock::boot().now().saturating_add(micros(waiter.claim.lease));
+            waiter.ends = Clock::boot()
+                .now()
+                .saturating_add(micros(waiter.claim.lease));
         }
         is_there
     }
 
     /// Waits no longer. The last one to leave ends the subscription.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop: leaving must not wait")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engine's own event loop: leaving must not wait"
+    )]
     pub(super) fn leave(&self, channel: &str, id: ClaimId) -> bool {
         let mut channels = self.channels.lock();
-        let Some(known) = channels.get_mut(channel) else { return false };
+        let Some(known) = channels.get_mut(channel) else {
+            return false;
+        };
         let before = known.waiters.len();
         known.waiters.retain(|waiter| waiter.claim.id != id);
         let left = known.waiters.len() < before;
@@ -186,29 +214,45 @@ impl Hub {
 
     pub(super) fn is_waited_for(&self, channel: &str) -> bool {
         let mut channels = self.channels.lock();
-        channels.get_mut(channel).is_some_and(|known| !known.alive().is_empty())
+        channels
+            .get_mut(channel)
+            .is_some_and(|known| !known.alive().is_empty())
     }
 
     /// How many of this process wait before this claim.
     pub(super) fn ahead(&self, channel: &str, id: ClaimId) -> usize {
         let mut channels = self.channels.lock();
         let waiters = channels.get_mut(channel).map(Channel::alive);
-        waiters.and_then(|waiters| waiters.iter().position(|waiter| waiter.claim.id == id)).unwrap_or(0)
+        waiters
+            .and_then(|waiters| waiters.iter().position(|waiter| waiter.claim.id == id))
+            .unwrap_or(0)
     }
 
     /// Everybody in this process who waits, in order of arrival for each name.
     pub(super) fn waiters(&self) -> Vec<Waiter> {
         let mut channels = self.channels.lock();
-        channels.values_mut().flat_map(|known| known.alive().iter().cloned()).collect()
+        channels
+            .values_mut()
+            .flat_map(|known| known.alive().iter().cloned())
+            .collect()
     }
 
     /// Messages of this channel are heard once this has returned.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<(), Trouble> {
         let _one_at_a_time = self.subscribing.lock().await;
-        if self.channels.lock().get(channel).is_some_and(|known| known.subscribed) {
+        if self
+            .channels
+            .lock()
+            .get(channel)
+            .is_some_and(|known| known.subscribed)
+        {
             return Ok(());
         }
-        let reply = self.link().send(&[Call::new("SUBSCRIBE").arg(channel)]).await?.pop();
+        let reply = self
+            .link()
+            .send(&[Call::new("SUBSCRIBE").arg(channel)])
+            .await?
+            .pop();
         let _ = reply.unwrap_or(Reply::Nil).ok()?;
         if let Some(known) = self.channels.lock().get_mut(channel) {
             known.subscribed = true;
@@ -220,20 +264,28 @@ impl Hub {
         let _one_at_a_time = self.subscribing.lock().await;
         {
             let mut channels = self.channels.lock();
-            if channels.get(channel).is_none_or(|known| !known.waiters.is_empty() || known.trying) {
+            if channels
+                .get(channel)
+                .is_none_or(|known| !known.waiters.is_empty() || known.trying)
+            {
                 return;
             }
             let _ = channels.remove(channel);
         }
         // If it cannot be sent, the next connection does without.
-        let _ = self.link().send(&[Call::new("UNSUBSCRIBE").arg(channel)]).await;
+        let _ = self
+            .link()
+            .send(&[Call::new("UNSUBSCRIBE").arg(channel)])
+            .await;
     }
 
     /// Something may be free: tries for those who wait.
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     fn wake(&self, channel: &str) {
         let mut channels = self.channels.lock();
-        let Some(known) = channels.get_mut(channel) else { return };
+        let Some(known) = channels.get_mut(channel) else {
+            return;
+        };
         known.again = true;
         if known.trying {
             return;
@@ -275,15 +327,28 @@ impl Hub {
 
 impl Owner for Hub {
     fn greeting(&self, _: &Target) -> Vec<Call> {
-        let mut calls = vec![script::load(), Call::new("INFO server"), Call::new("INFO memory"), Call::new("ROLE")];
+        let mut calls = vec![
+            script::load(),
+            Call::new("INFO server"),
+            Call::new("INFO memory"),
+            Call::new("ROLE"),
+        ];
         let channels = self.channels.lock();
-        calls.extend(channels.keys().map(|channel| Call::new("SUBSCRIBE").arg(channel)));
+        calls.extend(
+            channels
+                .keys()
+                .map(|channel| Call::new("SUBSCRIBE").arg(channel)),
+        );
         calls
     }
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
         let mut replies = replies.into_iter();
-        let mut next = || replies.next().ok_or_else(|| Trouble::strange("a short greeting"));
+        let mut next = || {
+            replies
+                .next()
+                .ok_or_else(|| Trouble::strange("a short greeting"))
+        };
         let digest = next()?.text()?;
         let _ = self.digest.set(digest);
         let infos = [next()?, next()?];

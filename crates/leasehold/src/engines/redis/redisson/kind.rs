@@ -81,7 +81,9 @@ impl Kind {
         match self {
             Self::Lock | Self::Semaphore => {}
             Self::Fenced => keys.push(before("redisson_lock_token", name)),
-            Self::Fair => keys.extend(["redisson_lock_queue", "redisson_lock_timeout"].map(|key| before(key, name))),
+            Self::Fair => keys.extend(
+                ["redisson_lock_queue", "redisson_lock_timeout"].map(|key| before(key, name)),
+            ),
             Self::ReadWrite => keys.push(tagged(name)),
             Self::Permits => keys.push(format!("{}:timeout", tagged(name))),
         }
@@ -122,7 +124,9 @@ pub(super) fn pattern() -> String {
 /// The name that a key of ours is beside; none if it is another key.
 pub(super) fn name_of(key: &str) -> Option<Name> {
     let rest = key.strip_prefix(OURS)?.strip_prefix(':')?;
-    let bare = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let bare = rest
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
     let names = [bare, Some(rest)].into_iter().flatten();
     let mut names = names.filter_map(|name| Name::new(name).ok());
     names.find(|name| ours(name) == key)
@@ -152,10 +156,26 @@ mod tests {
     fn keys_are_those_of_redisson() {
         let fair = Kind::Fair.keys(&name("a"));
         assert_eq!(fair[0], "a");
-        assert_eq!(fair[2..], ["redisson_lock__channel:{a}", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"]);
-        assert_eq!(Kind::Fair.waits_on(&name("a"), "u:1"), "redisson_lock__channel:{a}:u:1");
-        assert_eq!(Kind::ReadWrite.keys(&name("{a}b"))[2..], ["redisson_rwlock:{a}b", "{a}b"]);
-        assert_eq!(Kind::Permits.keys(&name("a"))[2..], ["redisson_sc:{a}", "{a}:timeout"]);
+        assert_eq!(
+            fair[2..],
+            [
+                "redisson_lock__channel:{a}",
+                "redisson_lock_queue:{a}",
+                "redisson_lock_timeout:{a}"
+            ]
+        );
+        assert_eq!(
+            Kind::Fair.waits_on(&name("a"), "u:1"),
+            "redisson_lock__channel:{a}:u:1"
+        );
+        assert_eq!(
+            Kind::ReadWrite.keys(&name("{a}b"))[2..],
+            ["redisson_rwlock:{a}b", "{a}b"]
+        );
+        assert_eq!(
+            Kind::Permits.keys(&name("a"))[2..],
+            ["redisson_sc:{a}", "{a}:timeout"]
+        );
         assert_eq!(Kind::Fenced.keys(&name("a"))[3], "redisson_lock_token:{a}");
     }
 

@@ -49,7 +49,8 @@ impl Redisson {
     /// ```
     pub fn new(url: &Url) -> Result<Self> {
         let config = Config::of(url)?;
-        let refuse = |what: &str| Err(Error::new(ErrorKind::Config, Step::Connect, what).on("redisson"));
+        let refuse =
+            |what: &str| Err(Error::new(ErrorKind::Config, Step::Connect, what).on("redisson"));
         let Some(kinds) = config.redisson else {
             return refuse("this is the URL of another layout: add layout=redisson");
         };
@@ -59,21 +60,46 @@ impl Redisson {
         if config.replicas > 0 {
             return refuse("layout=redisson does not wait for replicas: leave out replicas=N");
         }
-        Ok(Self { hub: Hub::new(config, kinds) })
+        Ok(Self {
+            hub: Hub::new(config, kinds),
+        })
     }
 
     /// Leaves a trace of an eviction.
-    async fn trace(&self, name: &Name, lost: &[String], by: &Identity, why: &str) -> std::result::Result<(), Trouble> {
-        let call = Call::new("XADD").arg(EVICTIONS).arg("MAXLEN").arg("~").arg(TRACES).arg("*");
-        let call = call.arg("name").arg(name.as_str()).arg("owners").arg(lost.join(","));
+    async fn trace(
+        &self,
+        name: &Name,
+        lost: &[String],
+        by: &Identity,
+        why: &str,
+    ) -> std::result::Result<(), Trouble> {
+        let call = Call::new("XADD")
+            .arg(EVICTIONS)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(TRACES)
+            .arg("*");
+        let call = call
+            .arg("name")
+            .arg(name.as_str())
+            .arg("owners")
+            .arg(lost.join(","));
         let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
         let reply = self.hub.link().send(&[call]).await?.pop();
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
     }
 
     /// Whoever lost it, as whatever kind of lock it was.
-    async fn take_away(&self, name: &Name, fence: Option<Fence>) -> std::result::Result<Vec<String>, Trouble> {
-        let runs = self.hub.kinds.all().map(|kind| Run::evict(kind, name, fence));
+    async fn take_away(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+    ) -> std::result::Result<Vec<String>, Trouble> {
+        let runs = self
+            .hub
+            .kinds
+            .all()
+            .map(|kind| Run::evict(kind, name, fence));
         let mut lost = Vec::new();
         for answer in self.hub.run_all(&runs).await? {
             let owners = answer?.into_iter().map(Reply::text);
@@ -98,7 +124,11 @@ impl Engine for Redisson {
     fn guarantees(&self) -> Guarantees {
         use Verdict::{Absent, Broken, Fenced, Kept};
         // Java's holders have no fences but those of RFencedLock, so a resource cannot refuse their late writes.
-        let failover = if self.hub.config.shape == Shape::One { Absent } else { Broken };
+        let failover = if self.hub.config.shape == Shape::One {
+            Absent
+        } else {
+            Broken
+        };
         Guarantees::new("redis, layout=redisson", Level::L1, [Kept, Fenced, Fenced, Broken, failover, Broken])
             .scope("every process and every Redisson client of this server, while the server keeps its memory")
             .dead_holder("when its lease ends")
@@ -112,13 +142,21 @@ impl Engine for Redisson {
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
         let views = match &query.name {
-            Some(name) => view::line(&self.hub, name).await.map(|view| view.into_iter().collect()),
+            Some(name) => view::line(&self.hub, name)
+                .await
+                .map(|view| view.into_iter().collect()),
             None => view::lines(&self.hub).await,
         };
         views.map_err(|trouble| trouble.at(Step::Inspect))
     }
 
-    async fn evict(&self, name: &Name, fence: Option<Fence>, by: &Identity, why: &str) -> Result<u32> {
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
         let lost = self.take_away(name, fence).await.map_err(at_evict)?;
         if !lost.is_empty() {

@@ -91,7 +91,9 @@ impl Run {
     }
 
     pub(super) fn call(&self, digest: &str) -> Call {
-        let call = Call::new("EVALSHA").arg(digest).arg(self.keys.len().to_string());
+        let call = Call::new("EVALSHA")
+            .arg(digest)
+            .arg(self.keys.len().to_string());
         let call = self.keys.iter().fold(call, Call::arg);
         let call = call.arg(self.kind.word()).arg(self.what).arg(&self.mark);
         let call = call.arg(&self.owner).arg(self.lease.to_string());
@@ -141,9 +143,17 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
         "held" => {
             let fence = Fence::new(next()?.number()?);
             // Nobody can tell who waits for it in another process: somebody may.
-            Said::Held(Held { fence, block: next()?.number()?, wanted: true })
+            Said::Held(Held {
+                fence,
+                block: next()?.number()?,
+                wanted: true,
+            })
         }
-        "busy" => Said::Busy(u64::try_from(next()?.number::<i64>()?).ok().map(Duration::from_millis)),
+        "busy" => Said::Busy(
+            u64::try_from(next()?.number::<i64>()?)
+                .ok()
+                .map(Duration::from_millis),
+        ),
         "gone" => Said::Gone,
         "capacity" => Said::Capacity(next()?.number()?),
         "kind" => Said::Kind,
@@ -182,7 +192,9 @@ pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
             owner: owner.text()?,
             weight: weight.number()?,
             left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
-            fence: Some(fence.number()?).filter(|fence| *fence > 0).map(Fence::new),
+            fence: Some(fence.number()?)
+                .filter(|fence| *fence > 0)
+                .map(Fence::new),
             since: since.number()?,
             who: who.text()?,
         })

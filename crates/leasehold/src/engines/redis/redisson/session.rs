@@ -63,9 +63,18 @@ impl RedissonSession {
     /// Somebody took the lock away from these owners.
     pub(super) fn evicted(&self, owners: &[String], by: &str, why: &str) {
         let mine: Vec<_> = self.mine.lock().keys().copied().collect();
-        for id in mine.into_iter().filter(|id| owners.contains(&self.owner(*id))) {
+        for id in mine
+            .into_iter()
+            .filter(|id| owners.contains(&self.owner(*id)))
+        {
             self.forget(id);
-            self.tell(Event::Ended(id, Ended::Evicted { by: by.to_owned(), why: why.to_owned() }));
+            self.tell(Event::Ended(
+                id,
+                Ended::Evicted {
+                    by: by.to_owned(),
+                    why: why.to_owned(),
+                },
+            ));
         }
     }
 
@@ -79,7 +88,8 @@ impl RedissonSession {
     }
 
     fn channel(&self, claim: &Claim) -> String {
-        self.kind(claim).waits_on(&claim.name, &self.owner(claim.id))
+        self.kind(claim)
+            .waits_on(&claim.name, &self.owner(claim.id))
     }
 
     fn forget(&self, id: ClaimId) {
@@ -111,7 +121,12 @@ impl RedissonSession {
     }
 
     fn run_claim(&self, claim: &Claim) -> Run {
-        Run::claim(self.kind(claim), claim, &self.owner(claim.id), &who_text(&self.who))
+        Run::claim(
+            self.kind(claim),
+            claim,
+            &self.owner(claim.id),
+            &who_text(&self.who),
+        )
     }
 
     /// Tries once. What was released meanwhile is not kept.
@@ -167,9 +182,16 @@ impl RedissonSession {
         }
     }
 
-    async fn claim_once(&self, claim: &Arc<Claim>, first: bool) -> std::result::Result<Said, Trouble> {
+    async fn claim_once(
+        &self,
+        claim: &Arc<Claim>,
+        first: bool,
+    ) -> std::result::Result<Said, Trouble> {
         if first {
-            let mine = Mine { claim: claim.clone(), held: false };
+            let mine = Mine {
+                claim: claim.clone(),
+                held: false,
+            };
             let _ = self.mine.lock().insert(claim.id, mine);
         }
         // Whoever has to wait goes behind those of this process who wait already.
@@ -217,7 +239,11 @@ impl Session for RedissonSession {
                 }
                 let error = trouble.at(Step::Claim);
                 // Only a fair lock keeps a place in line on the server, also for one that was not told.
-                Err(if self.kind(&claim) == Kind::Fair { error.perhaps() } else { error })
+                Err(if self.kind(&claim) == Kind::Fair {
+                    error.perhaps()
+                } else {
+                    error
+                })
             }
         }
     }
@@ -235,7 +261,9 @@ impl Session for RedissonSession {
             true => Ok(Vec::new()),
             false => self.hub.run_all(&runs).await,
         };
-        let mut answers = answers.map_err(|trouble| trouble.at(Step::Heartbeat))?.into_iter();
+        let mut answers = answers
+            .map_err(|trouble| trouble.at(Step::Heartbeat))?
+            .into_iter();
         let mut standings = Vec::with_capacity(claims.len());
         for (claim, known) in claims.iter().zip(known) {
             let Some(answer) = known.and_then(|_| answers.next()) else {
@@ -271,7 +299,12 @@ impl Session for RedissonSession {
 
     async fn close(&self) -> Result<()> {
         self.hub.remove(self.id);
-        let mine: Vec<_> = self.mine.lock().values().map(|mine| mine.claim.clone()).collect();
+        let mine: Vec<_> = self
+            .mine
+            .lock()
+            .values()
+            .map(|mine| mine.claim.clone())
+            .collect();
         for claim in mine {
             let _ = self.release(&claim, FENCE_BLOCK).await?;
         }
@@ -281,11 +314,12 @@ impl Session for RedissonSession {
 
 /// What the layout cannot say is refused before anybody waits.
 fn admits(kind: Kind, mode: Mode) -> Result<()> {
-    let refuse = |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redisson"));
+    let refuse =
+        |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redisson"));
     match (kind, mode) {
-        (Kind::Permits, Mode::Permits { count, .. }) if count > MOST_PERMITS => {
-            refuse(format!("at most {MOST_PERMITS} permits at once in this layout; {count} were asked for"))
-        }
+        (Kind::Permits, Mode::Permits { count, .. }) if count > MOST_PERMITS => refuse(format!(
+            "at most {MOST_PERMITS} permits at once in this layout; {count} were asked for"
+        )),
         (Kind::Semaphore | Kind::Permits, Mode::Permits { of, .. }) if of > i32::MAX as u32 => {
             refuse(format!("Java counts permits in 31 bits; {of} do not fit"))
         }
@@ -296,7 +330,14 @@ fn admits(kind: Kind, mode: Mode) -> Result<()> {
 pub(super) fn owner(session: SessionId, claim: ClaimId) -> String {
     let bits = session.as_u128() & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let hex = format!("{bits:032x}");
-    let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+    let uuid = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-");
     // A thread number of Java's is positive and has 63 bits.
     format!("{uuid}:{}", (claim.as_u128() as u64) >> 1)
 }

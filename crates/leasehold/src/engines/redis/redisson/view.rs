@@ -18,7 +18,11 @@ use crate::name::Name;
 pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
     let kinds = hub.kinds.all();
     let runs = kinds.map(|kind| Run::look(kind, name));
-    let mut line = LineView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let mut line = LineView {
+        name: name.clone(),
+        holders: Vec::new(),
+        waiters: Vec::new(),
+    };
     for (kind, answer) in kinds.into_iter().zip(hub.run_all(&runs).await?) {
         for row in script::shown(answer?)? {
             match row.weight {
@@ -40,7 +44,11 @@ pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Tro
 /// it is a lock.
 pub(super) async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
     let mut names = names(hub).await?;
-    names.extend(hub.waiters().into_iter().map(|waiter| waiter.claim.name.clone()));
+    names.extend(
+        hub.waiters()
+            .into_iter()
+            .map(|waiter| waiter.claim.name.clone()),
+    );
     let mut lines = BTreeMap::new();
     for name in names {
         if let Some(line) = line(hub, &name).await? {
@@ -85,13 +93,25 @@ fn view(row: &Shown, kind: Kind) -> ClaimView {
 /// A thread of a Redisson client: all that the layout says of it.
 fn thread(owner: &str) -> Option<Identity> {
     let (client, thread) = owner.rsplit_once(':')?;
-    Some(Identity::new(client, 0, format!("Redisson, thread {thread}")))
+    Some(Identity::new(
+        client,
+        0,
+        format!("Redisson, thread {thread}"),
+    ))
 }
 
 fn waits(waiter: &Waiter) -> ClaimView {
-    let until = Clock::boot().wall().saturating_add(micros(waiter.claim.lease));
+    let until = Clock::boot()
+        .wall()
+        .saturating_add(micros(waiter.claim.lease));
     let who = Identity::clone(&waiter.who);
-    ClaimView::new(None, waiter.claim.mode, Some(who), time(waiter.since), time(until))
+    ClaimView::new(
+        None,
+        waiter.claim.mode,
+        Some(who),
+        time(waiter.since),
+        time(until),
+    )
 }
 
 fn time(micros: u64) -> SystemTime {
