@@ -33,7 +33,7 @@ pub use crate::clock::{Clock, Micros};
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redis")]
-pub use crate::engines::redis::Redis;
+pub use crate::engines::redis::{Redis, Redisson};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use crate::engines::sql::Sql;
 #[cfg(feature = "zookeeper")]

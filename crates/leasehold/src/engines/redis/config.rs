@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::Trouble;
 use super::keys::Keys;
+use super::redisson::Kinds;
 use super::stream::{Address, Tls};
 use super::wire::{Login, Target};
 use crate::engine::{Params, Url};
@@ -26,6 +27,8 @@ pub(super) struct Config {
     pub(super) replicas: u32,
     /// Whether a server that throws keys away when its memory is full may be used.
     pub(super) evicting: bool,
+    /// The layout is Redisson's, with these kinds of lock.
+    pub(super) redisson: Option<Kinds>,
 }
 
 /// How the servers belong together.
@@ -47,8 +50,23 @@ impl Config {
     fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
         let tls = tls(url.scheme() == "rediss", params)?;
         let (shape, hosts, database) = place(url, params)?;
+        let redisson = match params.take("layout").as_deref() {
+            None | Some("own") => None,
+            Some("redisson") => Some(Kinds::read(params)?),
+            Some(other) => {
+                return Err(Trouble::Config(format!(
+                    "layout={other}: write own or redisson"
+                )));
+            }
+        };
+        let prefix = params.take("prefix");
+        if redisson.is_some() && prefix.is_some() {
+            return Err(Trouble::Config(
+                "layout=redisson has no prefix: the name is the key".to_owned(),
+            ));
+        }
         let keys = Keys {
-            prefix: params.take("prefix").unwrap_or_else(|| "lh:".to_owned()),
+            prefix: prefix.unwrap_or_else(|| "lh:".to_owned()),
         };
         if keys.prefix.contains(['{', '}']) {
             return Err(Trouble::Config(
@@ -68,6 +86,7 @@ impl Config {
             patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
             replicas: number(params, "replicas", 0)?,
             evicting: flag(params, "evicting")?,
+            redisson,
         })
     }
 
@@ -257,6 +276,11 @@ mod tests {
             ("rediss://h?ca=/nowhere", "/nowhere"),
             ("redis://h?replicas=many", "replicas"),
             ("redis://h?nope=1", "nope"),
+            ("redis://h?layout=other", "layout"),
+            ("redis://h?layout=redisson&prefix=x", "prefix"),
+            ("redis://h?layout=redisson&lock=best", "fenced"),
+            ("redis://h?layout=redisson&semaphore=best", "expirable"),
+            ("redis://h?lock=fair", "lock"),
             ("redis+sentinel://h", "MASTER-NAME"),
             ("redis+cluster://h/1", "database"),
             ("redis+unix://h/x", "socket"),

@@ -7,6 +7,7 @@ mod fit;
 mod keys;
 mod link;
 mod mailbox;
+mod redisson;
 mod script;
 mod sentinel;
 mod servers;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use self::config::{Config, Shape};
 use self::error::Trouble;
 use self::keys::{Bucket, slot};
+pub use self::redisson::Redisson;
 use self::script::Run;
 use self::servers::Servers;
 use self::session::RedisSession;
@@ -41,7 +43,10 @@ pub struct Redis {
 
 /// The engine of a `redis:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Redis::new(url)?))
+    match url.params().take("layout").as_deref() {
+        Some("redisson") => Ok(Arc::new(Redisson::new(url)?)),
+        _ => Ok(Arc::new(Redis::new(url)?)),
+    }
 }
 
 /// How many evictions are remembered.
@@ -60,8 +65,14 @@ impl Redis {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn new(url: &Url) -> Result<Self> {
-        let servers = Servers::new(Config::of(url)?);
-        Ok(Self { servers })
+        let config = Config::of(url)?;
+        if config.redisson.is_some() {
+            let what = "this is the URL of another engine: Redisson";
+            return Err(Trouble::Config(what.to_owned()).at(Step::Connect));
+        }
+        Ok(Self {
+            servers: Servers::new(config),
+        })
     }
 
     /// Leaves a trace of an eviction: a stream, wherever its key belongs.

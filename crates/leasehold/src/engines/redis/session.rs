@@ -284,7 +284,7 @@ fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
 }
 
 /// Who asks, as it is stored: host and command may hold spaces, a process id does not.
-fn who_text(who: &Identity) -> String {
+pub(super) fn who_text(who: &Identity) -> String {
     format!("{}\n{}\n{}", who.pid, who.host, who.command)
 }
 

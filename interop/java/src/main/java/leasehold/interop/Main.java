@@ -20,6 +20,7 @@ public final class Main {
         String[] rest = Arrays.copyOfRange(arguments, 1, arguments.length);
         Peer peer = switch (arguments[0]) {
             case "curator" -> new Curator(rest);
+            case "redisson" -> new Redisson(rest);
             default -> throw new IllegalArgumentException("no such library: " + arguments[0]);
         };
         try (peer) {

@@ -1,0 +1,172 @@
+#![doc = include_str!("docs.md")]
+
+mod hub;
+mod kind;
+mod script;
+mod session;
+mod view;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::hub::Hub;
+pub(super) use self::kind::Kinds;
+use self::script::Run;
+use self::session::RedissonSession;
+use super::config::{Config, Shape};
+use super::error::Trouble;
+use super::wire::{Call, Reply};
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Locks in Redis that Java's Redisson shares: the same keys, channels and messages.
+#[derive(Debug, Clone)]
+pub struct Redisson {
+    hub: Arc<Hub>,
+}
+
+/// Where evictions are noted, and how many.
+const EVICTIONS: &str = "leasehold_redisson_evictions";
+const TRACES: &str = "1000";
+
+impl Redisson {
+    /// The deployment that a URL with `layout=redisson` describes. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a URL that cannot be.
+    ///
+    /// ```
+    /// use leasehold::engine::{Engine, Redisson, Url};
+    /// let redisson = Redisson::new(&Url::parse("redis://cache?layout=redisson&lock=fair")?)?;
+    /// assert_eq!(redisson.location(), "redis://cache:6379/0?layout=redisson");
+    /// assert!(Redisson::new(&Url::parse("redis://cache")?).is_err());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn new(url: &Url) -> Result<Self> {
+        let config = Config::of(url)?;
+        let refuse =
+            |what: &str| Err(Error::new(ErrorKind::Config, Step::Connect, what).on("redisson"));
+        let Some(kinds) = config.redisson else {
+            return refuse("this is the URL of another layout: add layout=redisson");
+        };
+        if config.shape == Shape::Cluster {
+            return refuse("layout=redisson is for one server or Sentinel, not for a Cluster");
+        }
+        if config.replicas > 0 {
+            return refuse("layout=redisson does not wait for replicas: leave out replicas=N");
+        }
+        Ok(Self {
+            hub: Hub::new(config, kinds),
+        })
+    }
+
+    /// Leaves a trace of an eviction.
+    async fn trace(
+        &self,
+        name: &Name,
+        lost: &[String],
+        by: &Identity,
+        why: &str,
+    ) -> std::result::Result<(), Trouble> {
+        let call = Call::new("XADD")
+            .arg(EVICTIONS)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(TRACES)
+            .arg("*");
+        let call = call
+            .arg("name")
+            .arg(name.as_str())
+            .arg("owners")
+            .arg(lost.join(","));
+        let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
+        let reply = self.hub.link().send(&[call]).await?.pop();
+        reply.map_or(Ok(()), |reply| reply.ok().map(drop))
+    }
+
+    /// Whoever lost it, as whatever kind of lock it was.
+    async fn take_away(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+    ) -> std::result::Result<Vec<String>, Trouble> {
+        let runs = self
+            .hub
+            .kinds
+            .all()
+            .map(|kind| Run::evict(kind, name, fence));
+        let mut lost = Vec::new();
+        for answer in self.hub.run_all(&runs).await? {
+            let owners = answer?.into_iter().map(Reply::text);
+            lost.extend(owners.collect::<std::result::Result<Vec<_>, _>>()?);
+        }
+        Ok(lost)
+    }
+}
+
+#[async_trait]
+impl Engine for Redisson {
+    fn kind(&self) -> &'static str {
+        "redisson"
+    }
+
+    fn location(&self) -> String {
+        let place = self.hub.config.location();
+        let place = place.split('?').next().unwrap_or_default();
+        format!("{place}?layout=redisson")
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Absent, Broken, Fenced, Kept};
+        // Java's holders have no fences but those of RFencedLock, so a resource cannot refuse their late writes.
+        let failover = if self.hub.config.shape == Shape::One {
+            Absent
+        } else {
+            Broken
+        };
+        Guarantees::new("redis, layout=redisson", Level::L1, [Kept, Fenced, Fenced, Broken, failover, Broken])
+            .scope("every process and every Redisson client of this server, while the server keeps its memory")
+            .dead_holder("when its lease ends")
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let ready = self.hub.link().ready().await;
+        ready.map_err(|trouble| trouble.at(Step::Open))?;
+        Ok(RedissonSession::open(self.hub.clone(), who, inbox))
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        let views = match &query.name {
+            Some(name) => view::line(&self.hub, name)
+                .await
+                .map(|view| view.into_iter().collect()),
+            None => view::lines(&self.hub).await,
+        };
+        views.map_err(|trouble| trouble.at(Step::Inspect))
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
+        let lost = self.take_away(name, fence).await.map_err(at_evict)?;
+        if !lost.is_empty() {
+            tracing::warn!(%name, %by, why, "evicted");
+            for session in self.hub.sessions() {
+                session.evicted(&lost, &by.to_string(), why);
+            }
+            let traced = self.trace(name, &lost, by, why).await;
+            traced.map_err(|trouble| at_evict(trouble).perhaps())?;
+        }
+        Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,119 @@
+//! What `inspect` shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::super::error::Trouble;
+use super::super::session::who;
+use super::super::wire::{Call, Reply};
+use super::hub::{Hub, Waiter};
+use super::kind::{Kind, name_of, pattern};
+use super::script::{self, Run, Shown};
+use crate::claim::{Mode, RW_CAPACITY};
+use crate::clock::micros;
+use crate::engine::{ClaimView, Clock, Identity, LineView};
+use crate::name::Name;
+
+/// Who holds a name, as any kind of lock, and who of this process waits for it; none if nobody does.
+pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
+    let kinds = hub.kinds.all();
+    let runs = kinds.map(|kind| Run::look(kind, name));
+    let mut line = LineView {
+        name: name.clone(),
+        holders: Vec::new(),
+        waiters: Vec::new(),
+    };
+    for (kind, answer) in kinds.into_iter().zip(hub.run_all(&runs).await?) {
+        for row in script::shown(answer?)? {
+            match row.weight {
+                0 => line.waiters.push(view(&row, kind)),
+                _ => line.holders.push(view(&row, kind)),
+            }
+        }
+    }
+    // The waiters of a fair lock are on the server.
+    let here = hub.waiters().into_iter().filter(|waiter| {
+        waiter.claim.name == *name && hub.kinds.of(waiter.claim.mode) != Kind::Fair
+    });
+    line.waiters.extend(here.map(|waiter| waits(&waiter)));
+    let idle = line.holders.is_empty() && line.waiters.is_empty();
+    Ok((!idle).then_some(line))
+}
+
+/// Every name that one of ours holds, or waits for in this process. Of a name that only Java uses nothing tells that
+/// it is a lock.
+pub(super) async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
+    let mut names = names(hub).await?;
+    names.extend(
+        hub.waiters()
+            .into_iter()
+            .map(|waiter| waiter.claim.name.clone()),
+    );
+    let mut lines = BTreeMap::new();
+    for name in names {
+        if let Some(line) = line(hub, &name).await? {
+            let _ = lines.insert(name, line);
+        }
+    }
+    Ok(lines.into_values().collect())
+}
+
+async fn names(hub: &Hub) -> Result<BTreeSet<Name>, Trouble> {
+    let mut cursor = "0".to_owned();
+    let mut names = BTreeSet::new();
+    loop {
+        let scan = Call::new("SCAN").arg(&cursor).arg("MATCH").arg(pattern());
+        let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
+        let reply = hub.link().send(&[scan]).await?.pop().unwrap_or(Reply::Nil);
+        let [next, found]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
+        for key in found.list()? {
+            names.extend(name_of(&key.text()?));
+        }
+        cursor = next.text()?;
+        if cursor == "0" {
+            return Ok(names);
+        }
+    }
+}
+
+fn view(row: &Shown, kind: Kind) -> ClaimView {
+    let mode = match (kind, row.weight) {
+        (Kind::ReadWrite, RW_CAPACITY) => Mode::Write,
+        (Kind::ReadWrite, _) => Mode::Read,
+        (Kind::Semaphore | Kind::Permits, count) => Mode::Permits { count, of: count },
+        _ => Mode::Mutex,
+    };
+    let now = Clock::boot().wall();
+    let since = if row.since == 0 { now } else { row.since };
+    let until = now.saturating_add(micros(row.left));
+    let whose = who(&row.who).or_else(|| thread(&row.owner));
+    ClaimView::new(row.fence, mode, whose, time(since), time(until))
+}
+
+/// A thread of a Redisson client: all that the layout says of it.
+fn thread(owner: &str) -> Option<Identity> {
+    let (client, thread) = owner.rsplit_once(':')?;
+    Some(Identity::new(
+        client,
+        0,
+        format!("Redisson, thread {thread}"),
+    ))
+}
+
+fn waits(waiter: &Waiter) -> ClaimView {
+    let until = Clock::boot()
+        .wall()
+        .saturating_add(micros(waiter.claim.lease));
+    let who = Identity::clone(&waiter.who);
+    ClaimView::new(
+        None,
+        waiter.claim.mode,
+        Some(who),
+        time(waiter.since),
+        time(until),
+    )
+}
+
+fn time(micros: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(micros)
+}
