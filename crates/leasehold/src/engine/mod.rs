@@ -34,6 +34,8 @@ pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redis")]
 pub use crate::engines::redis::Redis;
+#[cfg(feature = "redlock")]
+pub use crate::engines::redis::redlock::Redlock;
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};

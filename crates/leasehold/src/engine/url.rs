@@ -195,6 +195,11 @@ const OPENERS: &[Opener] = &[
         schemes: &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
         open: crate::engines::redis::open,
     },
+    #[cfg(feature = "redlock")]
+    Opener {
+        schemes: &["redlock"],
+        open: crate::engines::redis::redlock::open,
+    },
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.

@@ -44,7 +44,7 @@ impl Config {
         Ok(read)
     }
 
-    fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
+    pub(super) fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
         let tls = tls(url.scheme() == "rediss", params)?;
         let (shape, hosts, database) = place(url, params)?;
         let keys = Keys {
@@ -125,6 +125,8 @@ fn place(url: &Url, params: &mut Params) -> std::result::Result<(Shape, Vec<Addr
             }
             Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
         }
+        // Every host alone.
+        "redlock" => Ok((Shape::One, hosts(6379)?, database(path)?)),
         _ => {
             let hosts = or_local(hosts(6379)?);
             if hosts.len() > 1 {
