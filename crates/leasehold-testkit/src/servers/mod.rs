@@ -1,6 +1,7 @@
 //! Real servers as values: a free port, a directory of their own, gone with the value or with the test process.
 
 pub mod redis;
+pub mod redlock;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
