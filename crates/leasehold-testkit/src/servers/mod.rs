@@ -2,6 +2,7 @@
 
 pub mod redis;
 pub mod redlock;
+pub mod wall;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -25,7 +26,10 @@ pub fn free_port() -> u16 {
 /// # Panics
 /// If it cannot be made.
 pub fn directory() -> TempDir {
-    tempfile::Builder::new().prefix("leasehold-").tempdir().expect("a directory")
+    tempfile::Builder::new()
+        .prefix("leasehold-")
+        .tempdir()
+        .expect("a directory")
 }
 
 /// A server process. It is killed when this value is dropped, and also when the test process ends in any other way.
@@ -37,7 +41,8 @@ pub struct Running {
 }
 
 /// Starts the command, says its process id, and kills it when stdin ends.
-const GUARD: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+const GUARD: &str =
+    r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
 
 impl Running {
     /// Starts a program of a Debian package; what it says goes to a file in `dir`.
@@ -45,15 +50,28 @@ impl Running {
     /// # Panics
     /// If it is not installed.
     pub fn start(program: &str, package: &str, dir: &Path, args: &[String]) -> Self {
-        assert!(installed(program), "{program} is not installed: run scripts/servers {package}");
+        assert!(
+            installed(program),
+            "{program} is not installed: run scripts/servers {package}"
+        );
         let log = dir.join("output");
         let mut command = Command::new("sh");
-        let _ = command.args(["-c", GUARD, "guard"]).arg(&log).arg(program).args(args);
-        let spawned = command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let _ = command
+            .args(["-c", GUARD, "guard"])
+            .arg(&log)
+            .arg(program)
+            .args(args);
+        let spawned = command
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
         let mut guard = spawned.expect("sh starts");
         let mut line = String::new();
         let stdout = guard.stdout.take().expect("stdout is ours");
-        let _ = BufReader::new(stdout).read_line(&mut line).expect("a process id");
+        let _ = BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("a process id");
         let pid = line.trim().parse().ok().and_then(Pid::from_raw);
         let server = pid.expect("a process id");
         Self { guard, server, log }

@@ -6,6 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::wall::Wall;
 use super::{Running, directory, free_port};
 use crate::poll::until;
 
@@ -17,6 +18,8 @@ pub struct Redis {
     pub port: u16,
     args: Vec<String>,
     tls: bool,
+    /// Its own wall clock, if it has one.
+    wall: Option<Wall>,
     /// None while it is stopped.
     running: Option<Running>,
 }
@@ -38,7 +41,28 @@ impl Redis {
 
     /// A server with these settings besides the usual ones.
     pub fn with(settings: &str) -> Self {
-        Self::launch(directory(), free_port(), settings, false)
+        Self::launch(directory(), free_port(), settings, false, None)
+    }
+
+    /// A server whose wall clock can be set ([`step`](Self::step)).
+    pub fn with_clock() -> Self {
+        let home = directory();
+        let wall = Wall::new(home.path());
+        Self::launch(
+            home,
+            free_port(),
+            "--save  --appendonly no",
+            false,
+            Some(wall),
+        )
+    }
+
+    /// Sets its wall clock so many seconds ahead of, or behind, ours.
+    ///
+    /// # Panics
+    /// If it was not started [`with_clock`](Self::with_clock).
+    pub fn step(&self, seconds: i64) {
+        self.wall.as_ref().expect("a clock of its own").set(seconds);
     }
 
     /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
@@ -51,10 +75,10 @@ impl Redis {
             "--tls-port {port} --tls-cert-file {dir}/server.crt --tls-key-file {dir}/server.key \
              --tls-ca-cert-file {dir}/ca.crt --tls-auth-clients optional --save "
         );
-        Self::launch(home, port, &settings, true)
+        Self::launch(home, port, &settings, true, None)
     }
 
-    fn launch(home: TempDir, port: u16, settings: &str, tls: bool) -> Self {
+    fn launch(home: TempDir, port: u16, settings: &str, tls: bool, wall: Option<Wall>) -> Self {
         let dir = home.path().display();
         let usual = format!(
             "--port {} --bind 127.0.0.1 --dir {dir} --unixsocket {dir}/socket --enable-debug-command yes",
@@ -70,7 +94,14 @@ impl Redis {
                 values => args.extend(values),
             }
         }
-        let mut redis = Self { home, port, args, tls, running: None };
+        let mut redis = Self {
+            home,
+            port,
+            args,
+            tls,
+            wall,
+            running: None,
+        };
         redis.restart();
         redis
     }
@@ -78,7 +109,15 @@ impl Redis {
     /// Starts it again, with what is on its disk, and waits until it answers.
     pub fn restart(&mut self) {
         drop(self.running.take());
-        let running = Running::start("redis-server", "redis", self.home.path(), &self.args);
+        let running = match &self.wall {
+            None => Running::start("redis-server", "redis", self.home.path(), &self.args),
+            Some(wall) => {
+                let mut args = wall.environment();
+                args.push("redis-server".to_owned());
+                args.extend(self.args.iter().cloned());
+                Running::start("env", "redis", self.home.path(), &args)
+            }
+        };
         self.running = Some(running);
         until("the server answers", || match self.cli("PING").trim() {
             "PONG" => Ok(()),
@@ -103,13 +142,20 @@ impl Redis {
 
     /// What it said so far.
     pub fn output(&self) -> String {
-        self.running.as_ref().map(Running::output).unwrap_or_default()
+        self.running
+            .as_ref()
+            .map(Running::output)
+            .unwrap_or_default()
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
         match self.tls {
-            true => format!("rediss://localhost:{}?ca={}", self.port, self.ca().display()),
+            true => format!(
+                "rediss://localhost:{}?ca={}",
+                self.port,
+                self.ca().display()
+            ),
             false => format!("redis://127.0.0.1:{}", self.port),
         }
     }
@@ -149,16 +195,29 @@ impl Redis {
 /// A certificate authority and a certificate for the loopback address.
 fn certificates(dir: &Path) {
     let openssl = |args: &str| {
-        let done = Command::new("openssl").args(words(args)).current_dir(dir).output();
+        let done = Command::new("openssl")
+            .args(words(args))
+            .current_dir(dir)
+            .output();
         let done = done.expect("openssl runs");
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     };
     let name = dir.join("names");
     std::fs::write(&name, "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("writable");
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -days 30 -subj /CN=test-authority"));
-    openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"));
-    openssl("x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile names");
+    openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.crt -days 30 -subj /CN=test-authority"
+    ));
+    openssl(&format!(
+        "req {key} -keyout server.key -out server.csr -subj /CN=localhost"
+    ));
+    openssl(
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile names",
+    );
 }
 
 /// A master with two replicas, watched by three sentinels.
@@ -173,29 +232,53 @@ impl Sentinels {
     /// Starts all six and waits until they know each other.
     pub fn start() -> Self {
         let master = Redis::start();
-        let replica = format!("--save  --replicaof 127.0.0.1 {} --repl-diskless-sync-delay 0", master.port);
+        let replica = format!(
+            "--save  --replicaof 127.0.0.1 {} --repl-diskless-sync-delay 0",
+            master.port
+        );
         let nodes = vec![Redis::with(&replica), Redis::with(&replica)];
         let nodes: Vec<_> = std::iter::once(master).chain(nodes).collect();
         let sentinels = (0..3).map(|_| sentinel(nodes[0].port)).collect();
         let started = Self { nodes, sentinels };
+        until("the replicas have caught up", || {
+            let seen = started.nodes[0].cli("INFO replication");
+            let caught_up = seen.matches("state=online").count() == 2;
+            caught_up.then_some(()).ok_or(seen)
+        });
         until("the sentinels know each other and the replicas", || {
-            let seen: Vec<_> = started.sentinels.iter().map(|(_, port, _)| masters(*port)).collect();
-            let all = |text: &String| text.contains("slaves=2,sentinels=3") && text.contains("status=ok");
-            seen.iter().all(all).then_some(()).ok_or_else(|| seen.join("\n"))
+            let seen: Vec<_> = started
+                .sentinels
+                .iter()
+                .map(|(_, port, _)| masters(*port))
+                .collect();
+            let all =
+                |text: &String| text.contains("slaves=2,sentinels=3") && text.contains("status=ok");
+            seen.iter()
+                .all(all)
+                .then_some(())
+                .ok_or_else(|| seen.join("\n"))
         });
         started
     }
 
     /// The URL of the master they agree on.
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(|(_, port, _)| format!("127.0.0.1:{port}")).collect();
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|(_, port, _)| format!("127.0.0.1:{port}"))
+            .collect();
         format!("redis+sentinel://{}/main", hosts.join(","))
     }
 
     /// The port of the master, as a sentinel says.
     pub fn master(&self) -> u16 {
         let answer = ask(self.sentinels[0].1, "SENTINEL get-master-addr-by-name main");
-        answer.lines().nth(1).and_then(|port| port.parse().ok()).unwrap_or(0)
+        answer
+            .lines()
+            .nth(1)
+            .and_then(|port| port.parse().ok())
+            .unwrap_or(0)
     }
 }
 
@@ -205,7 +288,10 @@ fn masters(port: u16) -> String {
 
 fn ask(port: u16, command: &str) -> String {
     let mut cli = Command::new("redis-cli");
-    let output = cli.args(["-p", &port.to_string()]).args(command.split(' ')).output();
+    let output = cli
+        .args(["-p", &port.to_string()])
+        .args(command.split(' '))
+        .output();
     String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).into_owned()
 }
 
@@ -233,24 +319,54 @@ pub struct Cluster {
 impl Cluster {
     /// Starts three masters and waits until each of them has its slots.
     pub fn start() -> Self {
-        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-config-file nodes.conf";
+        let settings = "--save  --cluster-enabled yes --cluster-node-timeout 2000 --cluster-require-full-coverage no --cluster-config-file nodes.conf";
         let nodes: Vec<_> = (0..3).map(|_| Redis::with(settings)).collect();
-        let all: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let all: Vec<_> = nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port))
+            .collect();
         let mut create = vec!["--cluster", "create"];
         create.extend(all.iter().map(String::as_str));
         create.push("--cluster-yes");
         let said = nodes[0].cli_args(&create);
         until("the cluster is whole", || {
             let seen: Vec<_> = nodes.iter().map(|node| node.cli("CLUSTER INFO")).collect();
-            let whole = |text: &String| text.contains("cluster_state:ok") && text.contains("cluster_known_nodes:3");
-            seen.iter().all(whole).then_some(()).ok_or_else(|| format!("{said}\n{}", seen.join("\n")))
+            let whole = |text: &String| {
+                text.contains("cluster_state:ok") && text.contains("cluster_known_nodes:3")
+            };
+            seen.iter()
+                .all(whole)
+                .then_some(())
+                .ok_or_else(|| format!("{said}\n{}", seen.join("\n")))
         });
         Self { nodes }
     }
 
     /// Its URL, with every member.
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let hosts: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port))
+            .collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Moves every slot of the first member to the second, with what is in them.
+    pub fn rebalance(&self) -> String {
+        let [from, to] =
+            [0, 1].map(|at: usize| self.nodes[at].cli("CLUSTER MYID").trim().to_owned());
+        let member = format!("127.0.0.1:{}", self.nodes[0].port);
+        let args = [
+            "--cluster",
+            "reshard",
+            &member,
+            "--cluster-from",
+            &from,
+            "--cluster-to",
+            &to,
+        ];
+        let rest = ["--cluster-slots", "16384", "--cluster-yes"];
+        self.nodes[0].cli_args(&[&args[..], &rest[..]].concat())
     }
 }

@@ -61,15 +61,22 @@ pub async fn join_branches_are_one_task(s: &Subject) {
         async move {
             let guard = mutex.lock().await.expect("locked");
             let _ = most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::task::yield_now().await;
+            // Long enough for the other branch to come in, if it may.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
             let _ = inside.fetch_sub(1, Ordering::SeqCst);
             let _ = guard.release().await.expect("released");
         }
     };
-    let _ = tokio::join!(
-        branch(a.mutex(&name).reentrant()),
-        branch(a.mutex(&name).reentrant())
-    );
+    // The second asks once the first holds: until then it stands behind it like anybody.
+    let second = async {
+        while inside.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        branch(a.mutex(&name).reentrant()).await;
+    };
+    let _ = tokio::join!(branch(a.mutex(&name).reentrant()), second);
     assert_eq!(
         most.swap(0, Ordering::SeqCst),
         2,

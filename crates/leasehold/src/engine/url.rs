@@ -192,7 +192,13 @@ const OPENERS: &[Opener] = &[
     },
     #[cfg(feature = "redis")]
     Opener {
-        schemes: &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
+        schemes: &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "redis+sentinel",
+            "redis+cluster",
+        ],
         open: crate::engines::redis::open,
     },
     #[cfg(feature = "redlock")]

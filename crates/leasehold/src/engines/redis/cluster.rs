@@ -36,12 +36,17 @@ struct Range {
 
 impl Map {
     fn master(&self, slot: u16) -> Option<&Address> {
-        let range = self.slots.iter().find(|range| (range.first..=range.last).contains(&slot));
+        let range = self
+            .slots
+            .iter()
+            .find(|range| (range.first..=range.last).contains(&slot));
         range.map(|range| &range.master)
     }
 
     fn buckets(&self, master: &Address) -> Vec<Bucket> {
-        Bucket::all().filter(|bucket| self.master(bucket.slot()) == Some(master)).collect()
+        Bucket::all()
+            .filter(|bucket| self.master(bucket.slot()) == Some(master))
+            .collect()
     }
 }
 
@@ -97,8 +102,11 @@ impl Cluster {
 
     fn take(&self, servers: &Servers, slots: Vec<Range>) {
         let mut map = self.map.lock();
-        let before: HashMap<_, _> =
-            map.links.keys().map(|master| (master.clone(), map.buckets(master))).collect();
+        let before: HashMap<_, _> = map
+            .links
+            .keys()
+            .map(|master| (master.clone(), map.buckets(master)))
+            .collect();
         map.slots = slots;
         let masters: Vec<_> = map.slots.iter().map(|range| range.master.clone()).collect();
         map.links.retain(|master, _| masters.contains(master));
@@ -118,26 +126,45 @@ impl Cluster {
 async fn ask(servers: &Servers, member: &Address) -> Result<Vec<Range>, Trouble> {
     let patience = servers.config.patience / 2;
     let target = servers.config.target(member.clone());
-    let asked = tokio::time::timeout(patience, Conn::ask(&target, Call::new("CLUSTER SLOTS"))).await;
-    let ranges = asked.unwrap_or_else(|_| Err(Trouble::Down(format!("{member} does not answer"))))?;
-    let ranges: Result<Vec<_>, _> = ranges.list()?.into_iter().map(|range| read(range, member)).collect();
+    let asked =
+        tokio::time::timeout(patience, Conn::ask(&target, Call::new("CLUSTER SLOTS"))).await;
+    let ranges =
+        asked.unwrap_or_else(|_| Err(Trouble::Down(format!("{member} does not answer"))))?;
+    let ranges: Result<Vec<_>, _> = ranges
+        .list()?
+        .into_iter()
+        .map(|range| read(range, member))
+        .collect();
     match ranges {
-        Ok(ranges) if ranges.is_empty() => Err(Trouble::Down(format!("{member} knows of no slots"))),
+        Ok(ranges) if ranges.is_empty() => {
+            Err(Trouble::Down(format!("{member} knows of no slots")))
+        }
         ranges => ranges,
     }
 }
 
 fn read(range: Reply, asked: &Address) -> Result<Range, Trouble> {
     let mut words = range.list()?.into_iter();
-    let mut next = move || words.next().ok_or_else(|| Trouble::strange("a short range"));
+    let mut next = move || {
+        words
+            .next()
+            .ok_or_else(|| Trouble::strange("a short range"))
+    };
     let (first, last) = (next()?.number()?, next()?.number()?);
     let mut node = next()?.list()?.into_iter();
-    let (host, port) = (node.next().unwrap_or(Reply::Nil), node.next().unwrap_or(Reply::Nil));
+    let (host, port) = (
+        node.next().unwrap_or(Reply::Nil),
+        node.next().unwrap_or(Reply::Nil),
+    );
     // A member that does not know its own name means the one it was asked by.
     let host = match (host, asked) {
         (Reply::Text(host), _) if !host.is_empty() => String::from_utf8_lossy(&host).into_owned(),
         (_, Address::Tcp(host, _)) => host.clone(),
         (other, _) => return Err(Trouble::strange(other)),
     };
-    Ok(Range { first, last, master: Address::Tcp(host, port.number()?) })
+    Ok(Range {
+        first,
+        last,
+        master: Address::Tcp(host, port.number()?),
+    })
 }

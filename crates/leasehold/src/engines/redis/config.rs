@@ -51,7 +51,9 @@ impl Config {
             prefix: params.take("prefix").unwrap_or_else(|| "lh:".to_owned()),
         };
         if keys.prefix.contains(['{', '}']) {
-            return Err(Trouble::Config("the prefix has a brace; braces choose the slot".to_owned()));
+            return Err(Trouble::Config(
+                "the prefix has a brace; braces choose the slot".to_owned(),
+            ));
         }
         Ok(Self {
             shape,
@@ -86,14 +88,19 @@ impl Config {
         let hosts = hosts.join(",");
         let place = match &self.shape {
             Shape::One => format!("redis://{hosts}/{}", self.database),
-            Shape::Sentinel { master, .. } => format!("redis+sentinel://{hosts}/{master}/{}", self.database),
+            Shape::Sentinel { master, .. } => {
+                format!("redis+sentinel://{hosts}/{master}/{}", self.database)
+            }
             Shape::Cluster => format!("redis+cluster://{hosts}"),
         };
         format!("{place}?prefix={}", self.keys.prefix)
     }
 }
 
-fn place(url: &Url, params: &mut Params) -> std::result::Result<(Shape, Vec<Address>, i64), Trouble> {
+fn place(
+    url: &Url,
+    params: &mut Params,
+) -> std::result::Result<(Shape, Vec<Address>, i64), Trouble> {
     let hosts = |port| -> std::result::Result<Vec<_>, Trouble> {
         let hosts = url.hosts().iter().map(|host| Address::parse(host, port));
         hosts.collect()
@@ -103,7 +110,9 @@ fn place(url: &Url, params: &mut Params) -> std::result::Result<(Shape, Vec<Addr
         "redis+unix" => {
             let database = number(params, "db", 0)?;
             if url.path().is_empty() || !url.hosts().is_empty() {
-                return Err(Trouble::Config("write redis+unix:///path/of/the/socket".to_owned()));
+                return Err(Trouble::Config(
+                    "write redis+unix:///path/of/the/socket".to_owned(),
+                ));
             }
             Ok((Shape::One, vec![Address::Unix(url.path().into())], database))
         }
@@ -114,14 +123,22 @@ fn place(url: &Url, params: &mut Params) -> std::result::Result<(Shape, Vec<Addr
                 password: params.take("sentinel_password"),
             };
             if master.is_empty() || url.hosts().is_empty() {
-                return Err(Trouble::Config("write redis+sentinel://HOST,HOST,HOST/MASTER-NAME".to_owned()));
+                return Err(Trouble::Config(
+                    "write redis+sentinel://HOST,HOST,HOST/MASTER-NAME".to_owned(),
+                ));
             }
             let master = master.to_owned();
-            Ok((Shape::Sentinel { master, login }, hosts(26379)?, self::database(database)?))
+            Ok((
+                Shape::Sentinel { master, login },
+                hosts(26379)?,
+                self::database(database)?,
+            ))
         }
         "redis+cluster" => {
             if !matches!(path, "" | "0") {
-                return Err(Trouble::Config("a cluster has no database but 0".to_owned()));
+                return Err(Trouble::Config(
+                    "a cluster has no database but 0".to_owned(),
+                ));
             }
             Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
         }
@@ -160,7 +177,9 @@ fn tls(scheme: bool, params: &mut Params) -> std::result::Result<Option<Tls>, Tr
     if !wanted {
         return match ca.or(cert).or(key) {
             None => Ok(None),
-            Some(_) => Err(Trouble::Config("ca, cert and key need tls=1 or rediss://".to_owned())),
+            Some(_) => Err(Trouble::Config(
+                "ca, cert and key need tls=1 or rediss://".to_owned(),
+            )),
         };
     }
     let own = match (&cert, &key) {
@@ -207,15 +226,25 @@ mod tests {
         assert_eq!(one.location(), "redis://h:7/3?prefix=x:");
         assert_eq!((one.patience, one.replicas), (Duration::from_millis(50), 1));
         assert!(!format!("{one:?}").contains("hunter2"));
-        assert_eq!(config("redis://").unwrap().location(), config("rediss://localhost/0").unwrap().location());
+        assert_eq!(
+            config("redis://").unwrap().location(),
+            config("rediss://localhost/0").unwrap().location()
+        );
         let unix = config("redis+unix:///run/r.sock?db=2").unwrap();
         assert_eq!(unix.hosts, [Address::Unix("/run/r.sock".into())]);
         assert_eq!(unix.database, 2);
-        let sentinel = config("redis+sentinel://b,[::1]:9/main/1?sentinel_password=hunter2&tls=1").unwrap();
-        assert_eq!(sentinel.location(), "redis+sentinel://[::1]:9,b:26379/main/1?prefix=lh:");
+        let sentinel =
+            config("redis+sentinel://b,[::1]:9/main/1?sentinel_password=hunter2&tls=1").unwrap();
+        assert_eq!(
+            sentinel.location(),
+            "redis+sentinel://[::1]:9,b:26379/main/1?prefix=lh:"
+        );
         assert!(!format!("{sentinel:?}").contains("hunter2"));
         assert!(sentinel.tls.is_some());
-        assert_eq!(config("redis+cluster://b,a").unwrap().location(), "redis+cluster://a:6379,b:6379?prefix=lh:");
+        assert_eq!(
+            config("redis+cluster://b,a").unwrap().location(),
+            "redis+cluster://a:6379,b:6379?prefix=lh:"
+        );
     }
 
     #[test]

@@ -25,8 +25,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     pub(super) fn strange(what: impl std::fmt::Debug) -> Self {
-        let mut text = format!("{what:?}");
-        text.truncate(text.floor_char_boundary(200));
+        let text = format!("{what:?}").chars().take(200).collect();
         Self::Strange(text)
     }
 
@@ -34,6 +33,16 @@ impl Trouble {
         match self {
             Self::Refused { code, .. } => code,
             _ => "",
+        }
+    }
+
+    /// Whether the server does not know RESP3: an old one, or a proxy before it.
+    pub(super) fn is_old_protocol(&self) -> bool {
+        match self {
+            Self::Refused { code, detail } => {
+                code == "NOPROTO" || detail.contains("unknown command") && detail.contains("HELLO")
+            }
+            _ => false,
         }
     }
 
@@ -50,7 +59,14 @@ impl Trouble {
     /// Whether the server did nothing because it cannot now, or another server must.
     pub(super) fn is_passing(&self) -> bool {
         let passing = [
-            "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY",
+            "READONLY",
+            "LOADING",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "TRYAGAIN",
+            "MOVED",
+            "ASK",
+            "BUSY",
         ];
         passing.contains(&self.code())
     }
@@ -58,13 +74,21 @@ impl Trouble {
     pub(super) fn at(self, step: Step) -> Error {
         let (kind, perhaps, what) = match self {
             Self::Down(why) => (ErrorKind::Unavailable, false, why),
-            Self::Cut(why) => (ErrorKind::Unavailable, true, format!("the connection was lost: {why}")),
+            Self::Cut(why) => (
+                ErrorKind::Unavailable,
+                true,
+                format!("the connection was lost: {why}"),
+            ),
             Self::Silent => (ErrorKind::TimedOut, true, "no answer in time".to_owned()),
             Self::Few { have, need } => {
                 let what = format!("{have} replicas have it in time, and {need} must");
                 (ErrorKind::Unavailable, true, what)
             }
-            Self::Strange(what) => (ErrorKind::Unavailable, true, format!("an answer that makes no sense: {what}")),
+            Self::Strange(what) => (
+                ErrorKind::Unavailable,
+                true,
+                format!("an answer that makes no sense: {what}"),
+            ),
             Self::Config(what) => (ErrorKind::Config, false, what),
             Self::Unfit(what) => (ErrorKind::Unsupported, false, what),
             Self::Refused { code, detail } => {

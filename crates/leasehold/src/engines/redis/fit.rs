@@ -10,12 +10,17 @@ const OLDEST: (u32, u32) = (6, 2);
 /// Refuses a replica, an old server, and one that throws keys away when its memory is full. What the server does not
 /// let us see is not held against it.
 pub(super) fn check(infos: &[Reply], role: &Reply, config: &Config) -> Result<(), Trouble> {
-    let text: Vec<_> = infos.iter().filter_map(|info| info.clone().text().ok()).collect();
+    let text: Vec<_> = infos
+        .iter()
+        .filter_map(|info| info.clone().text().ok())
+        .collect();
     let text = text.concat();
     if let Reply::List(role) = role
         && matches!(role.first(), Some(Reply::Text(role)) if role == b"slave")
     {
-        return Err(Trouble::Down("this server is a replica; locks need its master".to_owned()));
+        return Err(Trouble::Down(
+            "this server is a replica; locks need its master".to_owned(),
+        ));
     }
     if let Some(version) = field(&text, "redis_version:")
         && parts(version) < OLDEST
@@ -25,16 +30,20 @@ pub(super) fn check(infos: &[Reply], role: &Reply, config: &Config) -> Result<()
     }
     let limited = field(&text, "maxmemory:").is_some_and(|bytes| bytes != "0");
     match field(&text, "maxmemory_policy:") {
-        Some(policy) if limited && policy != "noeviction" && !config.evicting => Err(Trouble::Unfit(format!(
-            "the server throws keys away when its memory is full (maxmemory-policy {policy}), and a lock is a key: \
+        Some(policy) if limited && policy != "noeviction" && !config.evicting => {
+            Err(Trouble::Unfit(format!(
+                "the server throws keys away when its memory is full (maxmemory-policy {policy}), and a lock is a key: \
              set noeviction, or say evicting=1 to live with it"
-        ))),
+            )))
+        }
         _ => Ok(()),
     }
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    info.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 fn parts(version: &str) -> (u32, u32) {
@@ -59,11 +68,24 @@ mod tests {
         assert_eq!(verdict("redis_version:6.2.0\r\n", "master", url), Ok(()));
         assert_eq!(verdict("redis_version:10.0.1\r\n", "master", url), Ok(()));
         assert_eq!(verdict("", "master", url), Ok(()));
-        assert!(matches!(verdict("redis_version:6.0.16\r\n", "master", url), Err(Trouble::Unfit(_))));
+        assert!(matches!(
+            verdict("redis_version:6.0.16\r\n", "master", url),
+            Err(Trouble::Unfit(_))
+        ));
         assert!(matches!(verdict("", "slave", url), Err(Trouble::Down(_))));
         let full = "maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n";
-        assert!(matches!(verdict(full, "master", url), Err(Trouble::Unfit(_))));
+        assert!(matches!(
+            verdict(full, "master", url),
+            Err(Trouble::Unfit(_))
+        ));
         assert_eq!(verdict(full, "master", "redis://h?evicting=1"), Ok(()));
-        assert_eq!(verdict("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", "master", url), Ok(()));
+        assert_eq!(
+            verdict(
+                "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n",
+                "master",
+                url
+            ),
+            Ok(())
+        );
     }
 }

@@ -118,14 +118,18 @@ mod tests {
         assert_eq!(slot(b"foo"), 12182);
         assert_eq!(slot(b"foo{}{bar}"), crc16(b"foo{}{bar}") % 16384);
         for bucket in Bucket::all() {
-            let keys = Keys { prefix: "lh:".into() };
+            let keys = Keys {
+                prefix: "lh:".into(),
+            };
             assert_eq!(slot(keys.sharded(bucket, "s1").as_bytes()), bucket.slot());
         }
     }
 
     #[test]
     fn every_name_comes_back_from_its_key() {
-        let keys = Keys { prefix: "l[h]*:".into() };
+        let keys = Keys {
+            prefix: "l[h]*:".into(),
+        };
         assert_eq!(keys.pattern(), r"l\[h\]\*:{??}:*");
         for name in ["x", "{x}", "}{", "a:b", "é", "{00}:x", "h", ":"] {
             let name = Name::new(name).unwrap();

@@ -38,7 +38,9 @@ impl Mailbox {
 
     /// Tells what a message says. One that makes no sense is left out: the next heartbeat tells the same.
     pub(super) fn heard(&self, message: &[u8]) {
-        let Ok(message) = std::str::from_utf8(message) else { return };
+        let Ok(message) = std::str::from_utf8(message) else {
+            return;
+        };
         for line in message.lines() {
             let Some((session, event)) = read(line) else {
                 tracing::debug!("a message that makes no sense");
@@ -61,7 +63,11 @@ fn read(line: &str) -> Option<(SessionId, Event)> {
     Some((session, event(what, claim, words)?))
 }
 
-fn event<'a>(what: &str, claim: ClaimId, mut words: impl Iterator<Item = &'a str>) -> Option<Event> {
+fn event<'a>(
+    what: &str,
+    claim: ClaimId,
+    mut words: impl Iterator<Item = &'a str>,
+) -> Option<Event> {
     Some(match what {
         "G" => {
             let fence = Fence::new(words.next()?.parse().ok()?);
@@ -70,7 +76,12 @@ fn event<'a>(what: &str, claim: ClaimId, mut words: impl Iterator<Item = &'a str
         "W" => Event::Wanted(claim),
         "X" => Event::Ended(claim, Ended::Expired),
         "E" => {
-            let mut text = || percent_decode_str(words.next()?).decode_utf8().ok().map(String::from);
+            let mut text = || {
+                percent_decode_str(words.next()?)
+                    .decode_utf8()
+                    .ok()
+                    .map(String::from)
+            };
             let (by, why) = (text()?, text().unwrap_or_default());
             Event::Ended(claim, Ended::Evicted { by, why })
         }

@@ -70,11 +70,26 @@ impl Redis {
     }
 
     /// Leaves a trace of an eviction: a stream, wherever its key belongs.
-    async fn trace(&self, name: &Name, fences: &[u64], by: &Identity, why: &str) -> std::result::Result<(), Trouble> {
+    async fn trace(
+        &self,
+        name: &Name,
+        fences: &[u64],
+        by: &Identity,
+        why: &str,
+    ) -> std::result::Result<(), Trouble> {
         let key = self.servers.config.keys.evictions();
         let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
-        let call = Call::new("XADD").arg(&key).arg("MAXLEN").arg("~").arg(TRACES).arg("*");
-        let call = call.arg("name").arg(name.as_str()).arg("fences").arg(fences.join(","));
+        let call = Call::new("XADD")
+            .arg(&key)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(TRACES)
+            .arg("*");
+        let call = call
+            .arg("name")
+            .arg(name.as_str())
+            .arg("fences")
+            .arg(fences.join(","));
         let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
         let link = self.servers.link_of_slot(slot(key.as_bytes())).await?;
         let reply = link.send(&[call]).await?.pop();
@@ -125,17 +140,29 @@ impl Engine for Redis {
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
         let views = match &query.name {
-            Some(name) => view::line(&self.servers, name).await.map(|view| view.into_iter().collect()),
+            Some(name) => view::line(&self.servers, name)
+                .await
+                .map(|view| view.into_iter().collect()),
             None => view::lines(&self.servers).await,
         };
         views.map_err(|trouble| trouble.at(Step::Inspect))
     }
 
-    async fn evict(&self, name: &Name, fence: Option<Fence>, by: &Identity, why: &str) -> Result<u32> {
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
         let told = mailbox::eviction(&by.to_string(), why);
         let run = Run::evict(self.servers.config.keys.line(name), fence, told);
-        let answers = self.servers.run(Bucket::of(name), &run).await.map_err(at_evict)?;
+        let answers = self
+            .servers
+            .run(Bucket::of(name), &run)
+            .await
+            .map_err(at_evict)?;
         let answer = answers.into_iter().next().unwrap_or_default();
         let fences = script::evicted(answer).map_err(at_evict)?;
         if !fences.is_empty() {

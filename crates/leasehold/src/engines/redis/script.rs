@@ -32,7 +32,12 @@ pub(super) struct Run {
 impl Run {
     fn new(what: &'static str) -> Self {
         let mark = format!("{:08x}", rand::random::<u32>());
-        Self { what, mark, keys: Vec::new(), args: Vec::new() }
+        Self {
+            what,
+            mark,
+            keys: Vec::new(),
+            args: Vec::new(),
+        }
     }
 
     pub(super) fn claim(keys: &Keys, claim: &Claim, session: &str, who: &str) -> Self {
@@ -59,7 +64,10 @@ impl Run {
         run
     }
 
-    pub(super) fn release<'a>(keys: &Keys, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
+    pub(super) fn release<'a>(
+        keys: &Keys,
+        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
+    ) -> Self {
         let mut run = Self::new("release");
         for (claim, used) in claims {
             run.keys.push(keys.line(&claim.name));
@@ -71,7 +79,8 @@ impl Run {
     pub(super) fn evict(key: String, fence: Option<Fence>, told: String) -> Self {
         let mut run = Self::new("evict");
         run.keys.push(key);
-        run.args.extend([fence.map_or(0, Fence::get).to_string(), told]);
+        run.args
+            .extend([fence.map_or(0, Fence::get).to_string(), told]);
         run
     }
 
@@ -87,15 +96,25 @@ impl Run {
     }
 
     pub(super) fn call(&self, digest: &str) -> Call {
-        let call = Call::new("EVALSHA").arg(digest).arg(self.keys.len().to_string());
-        let call = self.keys.iter().fold(call, Call::arg).arg(self.what).arg(&self.mark);
+        let call = Call::new("EVALSHA")
+            .arg(digest)
+            .arg(self.keys.len().to_string());
+        let call = self
+            .keys
+            .iter()
+            .fold(call, Call::arg)
+            .arg(self.what)
+            .arg(&self.mark);
         self.args.iter().fold(call, Call::arg)
     }
 
     /// The answers, one for each line.
     pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
         let mut replies = reply.list()?.into_iter();
-        let mark = replies.next().ok_or(Trouble::Strange("nothing".to_owned()))?.text()?;
+        let mark = replies
+            .next()
+            .ok_or(Trouble::Strange("nothing".to_owned()))?
+            .text()?;
         if mark != self.mark || replies.len() != self.keys.len() {
             return Err(Trouble::Strange("the answer to another call".to_owned()));
         }
@@ -132,7 +151,11 @@ pub(super) fn standing(answer: Vec<Reply>) -> Result<Result<Standing, Refusal>, 
 }
 
 pub(super) fn held(fence: Fence, wanted: bool) -> Held {
-    Held { fence, block: FENCE_BLOCK, wanted }
+    Held {
+        fence,
+        block: FENCE_BLOCK,
+        wanted,
+    }
 }
 
 pub(super) fn released(answer: Vec<Reply>) -> Result<Release, Trouble> {
@@ -160,7 +183,10 @@ pub(super) struct Shown {
 
 pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
     let mut words = answer.into_iter();
-    let capacity = words.next().ok_or(Trouble::Strange("too short".to_owned()))?.number()?;
+    let capacity = words
+        .next()
+        .ok_or(Trouble::Strange("too short".to_owned()))?
+        .number()?;
     let one = |reply: Reply| {
         let [weight, since, until, fence, who]: [Reply; 5] =
             reply.list()?.try_into().map_err(Trouble::strange)?;
@@ -168,7 +194,9 @@ pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
             mode: Mode::of(weight.number()?, capacity),
             since: since.number()?,
             until: until.number::<f64>()? as u64,
-            fence: Some(fence.number()?).filter(|fence| *fence > 0).map(Fence::new),
+            fence: Some(fence.number()?)
+                .filter(|fence| *fence > 0)
+                .map(Fence::new),
             who: who.text()?,
         })
     };

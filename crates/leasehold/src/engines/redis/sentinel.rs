@@ -18,7 +18,11 @@ pub(super) struct Sentinels {
 
 impl Sentinels {
     pub(super) fn new(config: &Config, master: String, login: Login) -> Self {
-        Self { config: config.clone(), master, login }
+        Self {
+            config: config.clone(),
+            master,
+            login,
+        }
     }
 
     /// One silent sentinel must not use up the time for all.
@@ -36,9 +40,13 @@ impl Sentinels {
         let question = Call::new("SENTINEL get-master-addr-by-name").arg(&self.master);
         let asked = tokio::time::timeout(self.patience(), Conn::ask(&target, question)).await;
         match asked.unwrap_or(Err(Trouble::Silent))? {
-            Reply::Nil => Err(Trouble::Down(format!("it knows no master {:?}", self.master))),
+            Reply::Nil => Err(Trouble::Down(format!(
+                "it knows no master {:?}",
+                self.master
+            ))),
             answer => {
-                let [host, port]: [Reply; 2] = answer.list()?.try_into().map_err(Trouble::strange)?;
+                let [host, port]: [Reply; 2] =
+                    answer.list()?.try_into().map_err(Trouble::strange)?;
                 Ok(Address::Tcp(host.text()?, port.number()?))
             }
         }
@@ -56,6 +64,9 @@ impl Dial for Sentinels {
                 Err(trouble) => answers.push(format!("{sentinel}: {trouble:?}")),
             }
         }
-        Err(Trouble::Down(format!("no sentinel says where the master is ({})", answers.join("; "))))
+        Err(Trouble::Down(format!(
+            "no sentinel says where the master is ({})",
+            answers.join("; ")
+        )))
     }
 }

@@ -29,6 +29,9 @@ pub(super) struct RedisSession {
     mine: Shared<ById<ClaimId, Arc<Claim>>>,
 }
 
+/// How long closing may take.
+const CLOSING: Duration = Duration::from_secs(60);
+
 /// How many claims one call of the script keeps alive: others have to wait that long.
 const AT_ONCE: usize = 100;
 
@@ -42,7 +45,10 @@ impl RedisSession {
             mine: Shared::default(),
             servers,
         });
-        session.servers.mailbox.add(id, listening(Arc::downgrade(&session), inbox));
+        session
+            .servers
+            .mailbox
+            .add(id, listening(Arc::downgrade(&session), inbox));
         session
     }
 
@@ -56,7 +62,10 @@ impl RedisSession {
         let mut groups = BTreeMap::<_, Vec<usize>>::new();
         for (at, one) in claims.iter().enumerate() {
             let bucket = Bucket::of(&claim(one).name);
-            groups.entry(self.servers.group(bucket)).or_default().push(at);
+            groups
+                .entry(self.servers.group(bucket))
+                .or_default()
+                .push(at);
         }
         let parts = groups.into_iter().flat_map(|(bucket, places)| {
             let chunks: Vec<_> = places.chunks(AT_ONCE).map(<[usize]>::to_vec).collect();
@@ -65,7 +74,11 @@ impl RedisSession {
         parts
             .map(|(bucket, places)| {
                 let these: Vec<_> = places.iter().map(|at| &claims[*at]).collect();
-                Part { bucket, run: run(&these), places }
+                Part {
+                    bucket,
+                    run: run(&these),
+                    places,
+                }
             })
             .collect()
     }
@@ -78,7 +91,11 @@ impl RedisSession {
             match self.servers.link(part.bucket).await {
                 Ok(link) => {
                     let address = Arc::as_ptr(&link) as usize;
-                    by_server.entry(address).or_insert_with(|| (link, Vec::new())).1.push(part);
+                    by_server
+                        .entry(address)
+                        .or_insert_with(|| (link, Vec::new()))
+                        .1
+                        .push(part);
                 }
                 Err(trouble) => done.push((part.places, Err(trouble))),
             }
@@ -99,7 +116,11 @@ impl RedisSession {
                         break;
                     }
                 }
-                parts.into_iter().map(|part| part.places).zip(outcomes).collect::<Vec<_>>()
+                parts
+                    .into_iter()
+                    .map(|part| part.places)
+                    .zip(outcomes)
+                    .collect::<Vec<_>>()
             });
         }
         while let Some(answered) = calls.join_next().await {
@@ -134,9 +155,10 @@ impl Session for RedisSession {
             return Err(Error::closed(Step::Claim).on("redis"));
         }
         let _ = self.mine.lock().insert(claim.id, Arc::new(claim.clone()));
-        let answered = self.claim_once(claim).await.and_then(|mut answers| {
-            script::standing(answers.pop().unwrap_or_default())
-        });
+        let answered = self
+            .claim_once(claim)
+            .await
+            .and_then(|mut answers| script::standing(answers.pop().unwrap_or_default()));
         match answered.map_err(|trouble| trouble.at(Step::Claim))? {
             Ok(standing) => {
                 if matches!(standing, Standing::Busy | Standing::Gone) {
@@ -153,17 +175,24 @@ impl Session for RedisSession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
         let keys = &self.servers.config.keys;
-        let parts = self.runs(claims, |claim| &**claim, |these| {
-            Run::beat(keys, these.iter().map(|claim| &***claim))
-        });
-        let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
+        let parts = self.runs(
+            claims,
+            |claim| &**claim,
+            |these| Run::beat(keys, these.iter().map(|claim| &***claim)),
+        );
+        let shortest = claims
+            .iter()
+            .map(|claim| claim.lease)
+            .min()
+            .unwrap_or_default();
         let mut standings = vec![Standing::Unheard; claims.len()];
         let mut failed = None;
         for (places, outcome) in self.run_all(parts, shortest / 4).await {
             match outcome {
                 Ok(answers) => {
                     for (at, answer) in places.into_iter().zip(answers) {
-                        let standing = script::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
+                        let standing =
+                            script::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
                         standings[at] = standing.unwrap_or(Standing::Gone);
                         if standings[at] == Standing::Gone {
                             self.forget(claims[at].id);
@@ -175,7 +204,11 @@ impl Session for RedisSession {
         }
         match failed {
             // Nobody answered: the caller may want to know why.
-            Some(trouble) if standings.iter().all(|standing| *standing == Standing::Unheard) => {
+            Some(trouble)
+                if standings
+                    .iter()
+                    .all(|standing| *standing == Standing::Unheard) =>
+            {
                 Err(trouble.at(Step::Heartbeat))
             }
             _ => Ok(standings),
@@ -185,7 +218,8 @@ impl Session for RedisSession {
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let run = Run::release(&self.servers.config.keys, [(claim, used)]);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let answer = answered.and_then(|mut answers| script::released(answers.pop().unwrap_or_default()));
+        let answer =
+            answered.and_then(|mut answers| script::released(answers.pop().unwrap_or_default()));
         let release = answer.map_err(|trouble| trouble.at(Step::Release))?;
         self.forget(claim.id);
         Ok(release)
@@ -195,11 +229,16 @@ impl Session for RedisSession {
         self.servers.mailbox.remove(self.id);
         let mine: Vec<_> = self.mine.lock().values().cloned().collect();
         let keys = &self.servers.config.keys;
-        let parts = self.runs(&mine, |claim| &**claim, |these| {
-            // How many fences were spent is not known here: all of them.
-            Run::release(keys, these.iter().map(|claim| (&***claim, FENCE_BLOCK)))
-        });
-        for (places, outcome) in self.run_all(parts, self.servers.config.patience).await {
+        let parts = self.runs(
+            &mine,
+            |claim| &**claim,
+            |these| {
+                // How many fences were spent is not known here: all of them.
+                Run::release(keys, these.iter().map(|claim| (&***claim, FENCE_BLOCK)))
+            },
+        );
+        // A silent server is noticed by its link; many claims just take their time.
+        for (places, outcome) in self.run_all(parts, CLOSING).await {
             let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;
             places.iter().for_each(|at| self.forget(mine[*at].id));
         }
@@ -210,9 +249,13 @@ impl Session for RedisSession {
 /// The session's inbox, as messages reach it. A grant that replicas must have is told once they do.
 fn listening(session: Weak<RedisSession>, inbox: Inbox) -> Inbox {
     Inbox::new(move |event| {
-        let Some(session) = session.upgrade() else { return };
+        let Some(session) = session.upgrade() else {
+            return;
+        };
         match event {
-            Event::Granted(id, _) if session.servers.config.replicas > 0 => confirm(session, inbox.clone(), id),
+            Event::Granted(id, _) if session.servers.config.replicas > 0 => {
+                confirm(session, inbox.clone(), id)
+            }
             Event::Ended(id, _) => {
                 session.forget(id);
                 inbox.deliver(event);
@@ -222,9 +265,14 @@ fn listening(session: Weak<RedisSession>, inbox: Inbox) -> Inbox {
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the engine's own event loop: it must not wait for replicas")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the engine's own event loop: it must not wait for replicas"
+)]
 fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
-    let Some(claim) = session.mine.lock().get(&id).cloned() else { return };
+    let Some(claim) = session.mine.lock().get(&id).cloned() else {
+        return;
+    };
     drop(tokio::spawn(async move {
         // Otherwise the next heartbeat confirms it, or tells that it cannot be.
         if let Ok(standings) = session.heartbeat(&[claim]).await

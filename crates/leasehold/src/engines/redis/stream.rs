@@ -27,7 +27,10 @@ impl Address {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => match rest.split_once(']').ok_or_else(bad)? {
                 (host, "") => (host, port),
-                (host, rest) => (host, number(rest.strip_prefix(':').ok_or_else(bad)?).ok_or_else(bad)?),
+                (host, rest) => (
+                    host,
+                    number(rest.strip_prefix(':').ok_or_else(bad)?).ok_or_else(bad)?,
+                ),
             },
             None => match text.rsplit_once(':') {
                 Some((host, port)) => (host, number(port).ok_or_else(bad)?),
@@ -70,19 +73,23 @@ impl Tls {
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
             Some(path) => {
                 for authority in certificates(path)? {
-                    roots.add(authority).map_err(|error| unusable(path, &error))?;
+                    roots
+                        .add(authority)
+                        .map_err(|error| unusable(path, &error))?;
                 }
             }
         }
         // Named here: a program with two providers would otherwise have to install one.
         let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| Trouble::Config(error.to_string()))?;
         let builder = builder.with_root_certificates(roots);
         let config = match certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+                let secret =
+                    PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
                 let built = builder.with_client_auth_cert(certificates(certificate)?, secret);
                 built.map_err(|error| unusable(certificate, &error))?
             }
@@ -116,7 +123,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Opens a stream. The caller limits how long that may take.
 pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Box<dyn Stream>, Trouble> {
-    let down = |error: std::io::Error| Trouble::Down(format!("{address} cannot be reached: {error}"));
+    let down =
+        |error: std::io::Error| Trouble::Down(format!("{address} cannot be reached: {error}"));
     let (host, port) = match address {
         Address::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await.map_err(down)?)),
         Address::Tcp(host, port) => (host.as_str(), *port),

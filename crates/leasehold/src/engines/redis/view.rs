@@ -25,7 +25,10 @@ pub(super) async fn lines(servers: &Servers) -> Result<Vec<LineView>, Trouble> {
     for link in servers.links().await? {
         let names = names(servers, &link).await?;
         for names in names.chunks(200) {
-            let runs: Vec<_> = names.iter().map(|name| Run::look(servers.config.keys.line(name))).collect();
+            let runs: Vec<_> = names
+                .iter()
+                .map(|name| Run::look(servers.config.keys.line(name)))
+                .collect();
             for (name, answers) in names.iter().zip(servers.run_on(&link, &runs).await?) {
                 views.extend(view(name, answers?.into_iter().next().unwrap_or_default())?);
             }
@@ -41,7 +44,10 @@ async fn names(servers: &Servers, link: &Link) -> Result<Vec<Name>, Trouble> {
     let mut cursor = "0".to_owned();
     let mut names = Vec::new();
     loop {
-        let scan = Call::new("SCAN").arg(&cursor).arg("MATCH").arg(keys.pattern());
+        let scan = Call::new("SCAN")
+            .arg(&cursor)
+            .arg("MATCH")
+            .arg(keys.pattern());
         let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
         let reply = link.send(&[scan]).await?.pop().unwrap_or(Reply::Nil);
         let [next, found]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;

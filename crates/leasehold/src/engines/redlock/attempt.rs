@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use super::nodes::{Nodes, Said, count, count_noes};
+use super::calls::Said;
+use super::nodes::{Nodes, count, count_noes};
 use super::script::{Asker, Run, Vote};
 use crate::claim::Claim;
 use crate::engine::Held;
@@ -41,7 +42,7 @@ impl Nodes {
         {
             return Ok(Attempt::Held(held));
         }
-        self.tell(&[Run::give_way(self.config.keys(), claim, asker)]).await;
+        self.tell(vec![Run::give_way(self.config.keys(), claim, asker)]).await;
         let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         match count(&votes, voting) >= self.majority() {
             true => Ok(Attempt::Busy(again(claim, &votes))),

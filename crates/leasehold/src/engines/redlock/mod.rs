@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod attempt;
+mod calls;
 mod config;
 mod node;
 mod nodes;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use self::config::Config;
-use self::nodes::{Nodes, Said};
+use self::calls::Said;
+use self::nodes::Nodes;
 use self::script::Run;
 use self::session::RedlockSession;
 use super::mailbox::eviction;
@@ -80,8 +82,7 @@ impl Engine for Redlock {
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
         let majority = self.nodes.majority();
-        let patience = self.nodes.config.unhurried();
-        let said = self.nodes.ask(&[Run::new("look")], patience, |said| answered(said) >= majority).await;
+        let said = self.nodes.ready().await;
         match answered(&said) >= majority {
             true => Ok(RedlockSession::open(self.nodes.clone(), who, inbox)),
             false => Err(self.nodes.short(&said, Step::Open)),
@@ -99,7 +100,7 @@ impl Engine for Redlock {
     async fn evict(&self, name: &Name, fence: Option<Fence>, by: &Identity, why: &str) -> Result<u32> {
         let keys = self.nodes.config.keys();
         let run = Run::evict(keys, name, fence, eviction(&by.to_string(), why));
-        let said = self.nodes.ask(&[run], self.nodes.config.unhurried(), |_| false).await;
+        let said = self.nodes.ask(vec![run], self.nodes.config.unhurried(), |_| false).await;
         if answered(&said) < self.nodes.majority() {
             return Err(self.nodes.short(&said, Step::Evict).of(name));
         }

@@ -1,7 +1,10 @@
 //! One node: a server of its own, asked without waiting for a connection.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::super::config::Config as Redis;
@@ -9,7 +12,7 @@ use super::super::error::Trouble;
 use super::super::fit;
 use super::super::link::{Link, Owner};
 use super::super::servers::Fixed;
-use super::super::wire::{Call, Reply, Target};
+use super::super::wire::{Call, Channel, Reply, Target};
 use super::post::Post;
 use super::script::{self, Run};
 use crate::sync::Shared;
@@ -54,10 +57,10 @@ impl Node {
 
     /// Runs the script, all in one round trip. A node without a connection says so at once: there are others.
     ///
-    /// With a connection the calls are on their way after the first poll, in the order of these polls, whether or not
-    /// the answer is waited for.
-    pub(super) async fn run(&self, runs: &[Run]) -> Result<Answers, Trouble> {
-        self.link().ready().await?;
+    /// With a connection the calls stand in line for it after the first poll.
+    pub(super) async fn run(self: Arc<Self>, runs: Arc<[Run]>) -> Result<Answers, Trouble> {
+        self.connected().await?;
+        let runs = &*runs;
         let replies = self.link().send(&self.calls(runs)).await?;
         let forgotten = |reply: &Reply| matches!(reply, Reply::Refused(why) if why.code() == "NOSCRIPT");
         let replies = match replies.iter().any(forgotten) {
@@ -75,6 +78,16 @@ impl Node {
         Ok(answers)
     }
 
+    /// Whether there is a connection now.
+    async fn connected(&self) -> Result<(), Trouble> {
+        let mut ready = pin!(self.link().ready());
+        let now = poll_fn(|context| Poll::Ready(ready.as_mut().poll(context))).await;
+        match now {
+            Poll::Ready(ready) => ready,
+            Poll::Pending => Err(Trouble::Down("there is no connection yet".to_owned())),
+        }
+    }
+
     fn calls(&self, runs: &[Run]) -> Vec<Call> {
         let marker = format!("{}!run", self.config.keys.prefix);
         let digest = self.digest.get().map_or("", String::as_str);
@@ -84,11 +97,12 @@ impl Node {
 }
 
 impl Owner for Node {
-    fn greeting(&self, _: &Target) -> Vec<Call> {
-        let channel = self.config.keys.channel(&self.post.address);
-        let mut calls = vec![script::load(), Call::new("INFO server"), Call::new("INFO memory"), Call::new("ROLE")];
-        calls.push(Call::new("SUBSCRIBE").arg(channel));
-        calls
+    fn greeting(&self) -> Vec<Call> {
+        vec![script::load(), Call::new("INFO server"), Call::new("INFO memory"), Call::new("ROLE")]
+    }
+
+    fn channels(&self, _: &Target) -> Vec<Channel> {
+        vec![Channel::Plain(self.config.keys.channel(&self.post.address))]
     }
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
@@ -103,7 +117,7 @@ impl Owner for Node {
         let run = field("run_id:").ok_or_else(unseen)?;
         let up = field("uptime_in_seconds:").and_then(|up| up.parse().ok()).ok_or_else(unseen)?;
         *self.run.lock() = (run.to_owned(), up);
-        next()?.ok().map(drop)
+        Ok(())
     }
 
     fn heard(&self, _: &[u8], message: &[u8]) {

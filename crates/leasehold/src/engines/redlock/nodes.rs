@@ -1,12 +1,11 @@
 //! All nodes, and what a majority of them says.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use super::super::error::Trouble;
+use super::calls::{Call, Calls, Said};
 use super::config::Config;
 use super::node::{Answers, Node};
 use super::post::Post;
@@ -19,9 +18,6 @@ pub(super) struct Nodes {
     pub(super) post: Arc<Post>,
     all: Vec<Arc<Node>>,
 }
-
-/// What each node said; none if it said nothing in time.
-pub(super) type Said<T> = Vec<Option<Result<T, Trouble>>>;
 
 impl Nodes {
     pub(super) fn new(config: Config) -> Arc<Self> {
@@ -48,37 +44,31 @@ impl Nodes {
         self.all.len() - noes < self.majority()
     }
 
-    /// Asks every node at once, until enough is known or the time is over. After the first poll every node that can be
-    /// reached has the calls or will have them before any later ones, also if this future is dropped.
+    /// Waits for the first connections to a majority.
+    pub(super) async fn ready(&self) -> Said<()> {
+        let ready = self.all.iter().map(|node| {
+            let node = node.clone();
+            Box::pin(async move { node.link().ready().await }) as Call<()>
+        });
+        let enough = |said: &Said<()>| said.iter().flatten().flatten().count() >= self.majority();
+        Calls::new(ready).until(self.config.unhurried(), enough).await
+    }
+
+    /// Asks every node at once, until enough is known or the time is over. What one of them is asked comes to it
+    /// before anything it is asked later, also if this future is dropped once it was polled.
     pub(super) async fn ask(
         &self,
-        runs: &[Run],
+        runs: Vec<Run>,
         patience: Duration,
-        mut enough: impl FnMut(&Said<Answers>) -> bool + Send,
+        enough: impl FnMut(&Said<Answers>) -> bool + Send,
     ) -> Said<Answers> {
-        let mut calls: Vec<_> = self.all.iter().map(|node| Some(Box::pin(node.run(runs)))).collect();
-        let mut said: Said<Answers> = self.all.iter().map(|_| None).collect();
-        let gather = poll_fn(|context| {
-            for (call, said) in calls.iter_mut().zip(&mut said) {
-                if let Some(pending) = call
-                    && let Poll::Ready(answer) = pending.as_mut().poll(context)
-                {
-                    *said = Some(answer);
-                    *call = None;
-                }
-            }
-            match calls.iter().all(Option::is_none) || enough(&said) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        });
-        // Whoever is silent counts as a node that did not vote.
-        let _ = tokio::time::timeout(patience, gather).await;
-        said
+        let runs: Arc<[Run]> = runs.into();
+        let calls = self.all.iter().map(|node| Box::pin(node.clone().run(runs.clone())) as Call<Answers>);
+        Calls::new(calls).until(patience, enough).await
     }
 
     /// Tells every node that can be reached, and waits for no answer.
-    pub(super) async fn tell(&self, runs: &[Run]) {
+    pub(super) async fn tell(&self, runs: Vec<Run>) {
         drop(self.ask(runs, Duration::ZERO, |_| true).await);
     }
 
@@ -89,7 +79,7 @@ impl Nodes {
         patience: Duration,
         mut enough: impl FnMut(&Said<Vote>) -> bool + Send,
     ) -> Said<Vote> {
-        let said = self.ask(&[run], patience, |said| enough(&votes_at(said, 0))).await;
+        let said = self.ask(vec![run], patience, |said| enough(&votes_at(said, 0))).await;
         votes_at(&said, 0)
     }
 

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 
 use super::super::keys::session_text;
 use super::attempt::Attempt;
-use super::nodes::{Nodes, Said, count, count_noes, votes_at};
+use super::calls::Said;
+use super::nodes::{Nodes, count, count_noes, votes_at};
 use super::post::News;
 use super::script::{Asker, Run, Vote};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
@@ -115,7 +116,7 @@ impl RedlockSession {
     fn give_back_later(&self, entry: Arc<Entry>) {
         let nodes = self.nodes.clone();
         drop(tokio::spawn(async move {
-            nodes.tell(&[Run::new("release").release(nodes.config.keys(), &entry.claim)]).await;
+            nodes.tell(vec![Run::new("release").release(nodes.config.keys(), &entry.claim)]).await;
         }));
     }
 
@@ -160,7 +161,7 @@ impl RedlockSession {
         let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
         let known = |said: &Said<Vote>| count(said, held) >= self.nodes.majority() || self.nodes.hopeless(said_no(said));
         let all = 0..entries.len();
-        let said = self.nodes.ask(&runs, patience, |said| all.clone().all(|at| known(&votes_at(said, at)))).await;
+        let said = self.nodes.ask(runs, patience, |said| all.clone().all(|at| known(&votes_at(said, at)))).await;
         let standing = |(at, entry): (usize, &Arc<Entry>)| {
             let votes = votes_at(&said, at);
             let wanted = count(&votes, |vote| *vote == Vote::Held { wanted: true }) > 0;
@@ -299,7 +300,7 @@ impl Session for RedlockSession {
         }).collect();
         let answered = |said: &Said<_>| said.iter().flatten().filter(|said| said.is_ok()).count();
         let enough = |said: &Said<_>| answered(said) >= self.nodes.majority();
-        let said = self.nodes.ask(&runs, self.nodes.config.unhurried(), enough).await;
+        let said = self.nodes.ask(runs, self.nodes.config.unhurried(), enough).await;
         if !enough(&said) {
             return Err(self.nodes.short(&said, Step::Close));
         }

@@ -7,7 +7,8 @@ use super::super::error::Trouble;
 use super::super::session::who;
 use super::super::wire::Call;
 use super::node::{Answers, Node};
-use super::nodes::{Nodes, Said};
+use super::calls::Said;
+use super::nodes::Nodes;
 use super::script::{Run, Shown, shown};
 use crate::claim::{ById, ClaimId, Mode};
 use crate::engine::{ClaimView, LineView};
@@ -26,7 +27,7 @@ impl Nodes {
             names.iter().fold(Run::new("look"), |run, name| run.look(keys, name))
         }).collect();
         // Every node is waited for: what a few of them show may be old.
-        let said = self.ask(&runs, self.config.unhurried(), |_| false).await;
+        let said = self.ask(runs, self.config.unhurried(), |_| false).await;
         let answered: Vec<_> = said.iter().flatten().flatten().collect();
         if answered.len() < self.majority() {
             return Err(self.short(&said, Step::Inspect));

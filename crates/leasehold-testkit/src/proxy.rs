@@ -1,0 +1,273 @@
+//! A TCP proxy that delays, holds back, cuts and resets.
+//!
+//! It works in units of what one `read` brings, which for a protocol of requests and answers on the loopback device
+//! is one message or a few that were sent together.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the client to the server.
+    ToServer,
+    /// From the server to the client.
+    ToClient,
+}
+
+/// What happens to the bytes that go one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fate {
+    /// They arrive.
+    #[default]
+    Pass,
+    /// They arrive later.
+    Delay(Duration),
+    /// They do not arrive while this lasts; afterwards they do, as TCP repeats them.
+    Hold,
+    /// Every connection is reset before they arrive.
+    Reset,
+}
+
+/// A proxy before one port of this machine. Dropping it ends its connections.
+#[derive(Debug)]
+pub struct Proxy {
+    /// Where clients connect.
+    pub port: u16,
+    shared: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    plan: Mutex<Plan>,
+    changed: Condvar,
+    over: AtomicBool,
+    /// Messages that arrived, by way.
+    passed: [AtomicU64; 2],
+    open: Mutex<Vec<TcpStream>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Plan {
+    fates: [Fate; 2],
+    /// After so many more messages one way, this happens.
+    later: Option<(Way, u64, Fate)>,
+}
+
+impl Proxy {
+    /// A proxy before a port of the loopback address.
+    ///
+    /// # Panics
+    /// If there is no free port.
+    pub fn before(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let shared = Arc::<State>::default();
+        let state = shared.clone();
+        drop(std::thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                if state.over.load(Ordering::SeqCst) {
+                    return;
+                }
+                connect(&state, client, server);
+            }
+        }));
+        Self { port, shared }
+    }
+
+    /// What happens one way from now on.
+    pub fn set(&self, way: Way, fate: Fate) {
+        self.change(|plan| {
+            plan.fates[way as usize] = fate;
+            plan.later = None;
+        });
+    }
+
+    /// What happens both ways from now on.
+    pub fn set_both(&self, fate: Fate) {
+        self.set(Way::ToServer, fate);
+        self.set(Way::ToClient, fate);
+    }
+
+    /// Lets so many messages pass one way; the next one, and all after it, meet this fate.
+    pub fn after(&self, way: Way, messages: u64, fate: Fate) {
+        self.change(|plan| plan.later = Some((way, messages, fate)));
+    }
+
+    /// How many messages have arrived one way.
+    pub fn passed(&self, way: Way) -> u64 {
+        self.shared.passed[way as usize].load(Ordering::SeqCst)
+    }
+
+    /// Resets every connection there is now. New ones are let through.
+    pub fn reset(&self) {
+        self.shared.reset();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Plan)) {
+        change(&mut lock(&self.shared.plan));
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        self.change(|plan| *plan = Plan::default());
+        self.shared.reset();
+        // Wakes the listener.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl State {
+    fn reset(&self) {
+        for stream in lock(&self.open).drain(..) {
+            // Whatever is unread or unsent is thrown away, and the other side sees a reset.
+            let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Waits until a message may go on; false if its connection is over.
+    fn admit(&self, way: Way) -> bool {
+        let mut plan = lock(&self.plan);
+        if let Some((on, left, fate)) = plan.later
+            && on == way
+        {
+            plan.later = left.checked_sub(1).map(|left| (on, left, fate));
+            if left == 0 {
+                plan.fates[way as usize] = fate;
+                if fate == Fate::Reset {
+                    // Once: whoever connects again is let through.
+                    plan.fates[way as usize] = Fate::Pass;
+                    drop(plan);
+                    self.reset();
+                    return false;
+                }
+            }
+        }
+        loop {
+            match plan.fates[way as usize] {
+                Fate::Pass => return true,
+                Fate::Delay(by) => {
+                    drop(plan);
+                    pause(by);
+                    return true;
+                }
+                Fate::Reset => {
+                    drop(plan);
+                    self.reset();
+                    return false;
+                }
+                Fate::Hold => {
+                    plan = self
+                        .changed
+                        .wait(plan)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a delay is what was asked for")]
+fn pause(by: Duration) {
+    std::thread::sleep(by);
+}
+
+fn connect(state: &Arc<State>, client: TcpStream, server: u16) {
+    let Ok(server) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], server))) else {
+        return;
+    };
+    for (way, from, to) in [
+        (Way::ToServer, &client, &server),
+        (Way::ToClient, &server, &client),
+    ] {
+        let _ = from.set_nodelay(true);
+        let (Ok(from), Ok(to), Ok(copy)) = (from.try_clone(), to.try_clone(), from.try_clone())
+        else {
+            return;
+        };
+        lock(&state.open).push(copy);
+        let state = state.clone();
+        drop(std::thread::spawn(move || pump(&state, way, from, to)));
+    }
+}
+
+fn pump(state: &State, way: Way, mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if !state.admit(way) || to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+        let _ = state.passed[way as usize].fetch_add(1, Ordering::SeqCst);
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll::until;
+
+    /// Says back what it hears.
+    fn echo() -> u16 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                drop(std::thread::spawn(move || {
+                    let (mut from, mut to) = (stream.try_clone().expect("a copy"), stream);
+                    std::io::copy(&mut from, &mut to)
+                }));
+            }
+        }));
+        port
+    }
+
+    fn client(proxy: &Proxy) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", proxy.port)).expect("connected")
+    }
+
+    fn say(stream: &mut TcpStream) -> std::io::Result<usize> {
+        stream.write_all(b"x")?;
+        stream.read(&mut [0; 8])
+    }
+
+    #[test]
+    fn passes_holds_and_goes_on() {
+        let proxy = Proxy::before(echo());
+        let mut stream = client(&proxy);
+        assert_eq!(say(&mut stream).expect("an echo"), 1);
+        proxy.set(Way::ToClient, Fate::Hold);
+        stream.write_all(b"y").expect("sent");
+        until("the server's side got it", || {
+            match proxy.passed(Way::ToServer) {
+                2 => Ok(()),
+                passed => Err(format!("{passed} passed")),
+            }
+        });
+        assert_eq!(proxy.passed(Way::ToClient), 1);
+        proxy.set(Way::ToClient, Fate::Pass);
+        assert_eq!(stream.read(&mut [0; 8]).expect("late"), 1);
+    }
+
+    #[test]
+    fn resets_after_so_many_messages() {
+        let proxy = Proxy::before(echo());
+        proxy.after(Way::ToClient, 1, Fate::Reset);
+        let mut stream = client(&proxy);
+        assert_eq!(say(&mut stream).expect("the first passes"), 1);
+        assert!(!matches!(say(&mut stream), Ok(1..)), "the second does not");
+        assert_eq!(say(&mut client(&proxy)).expect("a new connection"), 1);
+    }
+}

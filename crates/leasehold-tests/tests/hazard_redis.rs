@@ -1,0 +1,420 @@
+//! Hazards of a Redis server: killed, restarted, paused, full, with another clock, with other rights.
+
+use std::time::Duration;
+
+use leasehold::conformance::{Subject, fresh_name};
+use leasehold::engine::{Level, Redis as Engine, Url};
+use leasehold::{Client, ErrorKind, Guard, Options, Released, State};
+use leasehold_testkit::servers::redis::Redis;
+
+const LEASE: Duration = Duration::from_millis(900);
+
+async fn client(url: &str) -> Client {
+    client_for(url, LEASE).await
+}
+
+async fn client_for(url: &str, lease: Duration) -> Client {
+    let connected = Options::new().lease(lease).connect(url).await;
+    connected.expect("connected")
+}
+
+fn subject(url: &str) -> Subject {
+    Subject::new(Engine::new(&Url::parse(url).expect("a URL")).expect("an engine"))
+}
+
+async fn lost(guard: &Guard, within: Duration) -> String {
+    let told = tokio::time::timeout(within, guard.lost()).await;
+    told.unwrap_or_else(|_| panic!("not told within {within:?}: {:?}", guard.state()))
+        .to_string()
+}
+
+/// Asks until it is granted; the server may be away.
+async fn lock_again(s: &Subject, client: &Client, name: &str) -> Guard {
+    s.eventually("it can be locked again", async || {
+        client
+            .mutex(name)
+            .lock_within(LEASE * 3)
+            .await
+            .map_err(|error| error.to_string())?
+            .ok_or("busy".to_owned())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_without_memory_is_told_and_fences_grow() {
+    let mut server = Redis::start();
+    let (a, s, name) = (
+        client(&server.url()).await,
+        subject(&server.url()),
+        fresh_name(),
+    );
+    let guard = a.mutex(&name).lock().await.expect("free");
+    let fence = guard.fence();
+    server.kill();
+    server.restart();
+    let why = lost(&guard, LEASE * 2).await;
+    println!("told: {why}");
+    assert_eq!(guard.release().await.expect("an answer"), Released::WasLost);
+    let again = lock_again(&s, &a, &name).await;
+    assert!(again.fence() > fence, "{} after {fence}", again.fence());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_durable_server_keeps_holders_over_a_restart() {
+    let mut server = Redis::durable();
+    let lease = Duration::from_secs(10);
+    let (a, b) = (
+        client_for(&server.url(), lease).await,
+        client_for(&server.url(), lease).await,
+    );
+    let (s, name) = (subject(&server.url()), fresh_name());
+    let guard = a.mutex(&name).lock().await.expect("free");
+    let waiter = tokio::spawn({
+        let (b, name) = (b.clone(), name.clone());
+        async move { b.mutex(&name).lock().await }
+    });
+    s.waiting(&name, 1).await;
+    server.kill();
+    server.restart();
+    s.eventually("the holder is sure again", async || match guard.state() {
+        State::Valid => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert!(!waiter.is_finished(), "the waiter got in");
+    let fence = guard.fence();
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    let next = s
+        .soon("the waiter is granted", waiter)
+        .await
+        .expect("joined")
+        .expect("granted");
+    assert!(next.fence() > fence);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_script_is_loaded_again() {
+    let server = Redis::start();
+    let (a, s, name) = (
+        client(&server.url()).await,
+        subject(&server.url()),
+        fresh_name(),
+    );
+    for _ in 0..3 {
+        assert_eq!(server.cli("SCRIPT FLUSH").trim(), "OK");
+        let guard = a.mutex(&name).lock().await.expect("claimed");
+        assert_eq!(server.cli("SCRIPT FLUSH").trim(), "OK");
+        assert_eq!(guard.release().await.expect("released"), Released::Released);
+    }
+    let guard = a.mutex(&name).lock().await.expect("claimed");
+    assert_eq!(server.cli("SCRIPT FLUSH").trim(), "OK");
+    let before = guard.deadline();
+    s.eventually("it is renewed", async || match guard.deadline() > before {
+        true => Ok(()),
+        false => Err(format!("{:?}", guard.state())),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_are_made_again() {
+    let server = Redis::start();
+    let (a, b) = (client(&server.url()).await, client(&server.url()).await);
+    let (s, name) = (subject(&server.url()), fresh_name());
+    for _ in 0..5 {
+        let guard = a.mutex(&name).lock().await.expect("granted");
+        let waiter = tokio::spawn({
+            let (b, name) = (b.clone(), name.clone());
+            async move { b.mutex(&name).lock().await }
+        });
+        s.waiting(&name, 1).await;
+        let _ = server.cli("CLIENT KILL TYPE normal SKIPME yes");
+        let _ = server.cli("CLIENT KILL TYPE pubsub SKIPME yes");
+        s.eventually("the holder is sure again", async || match guard.state() {
+            State::Valid => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+        let _ = server.cli("CLIENT KILL TYPE pubsub SKIPME yes");
+        // The release may be lost in the middle; then it is done in the background.
+        let _ = guard.release().await;
+        let next = s
+            .soon("the waiter is granted", waiter)
+            .await
+            .expect("joined")
+            .expect("granted");
+        let _ = next.release().await.expect("released");
+        s.idle(&name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_pause_is_survived_and_a_long_one_is_told_in_time() {
+    let server = Redis::start();
+    let a = client(&server.url()).await;
+    let s = subject(&server.url());
+    let (short, long) = (fresh_name(), fresh_name());
+    let guard = a.mutex(&short).lock().await.expect("free");
+    let before = guard.deadline();
+    let _ = server.cli("CLIENT PAUSE 250 ALL");
+    s.eventually("it is renewed", async || {
+        match guard.deadline() > before + LEASE / 4 {
+            true => Ok(()),
+            false => Err(format!("{:?}", guard.state())),
+        }
+    })
+    .await;
+    assert_eq!(guard.state(), State::Valid, "a pause below the lease");
+    let other = a.mutex(&long).lock().await.expect("free");
+    server.pause(true);
+    let _ = lost(&other, LEASE + Duration::from_millis(200)).await;
+    server.pause(false);
+    let again = lock_again(&s, &a, &long).await;
+    assert!(again.fence() > other.fence());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_refuses_newcomers_and_keeps_holders() {
+    let server = Redis::start();
+    let (a, s, name) = (
+        client(&server.url()).await,
+        subject(&server.url()),
+        fresh_name(),
+    );
+    let guard = a.mutex(&name).lock().await.expect("free");
+    assert_eq!(server.cli("CONFIG SET maxmemory 1").trim(), "OK");
+    let refused = a
+        .mutex(fresh_name())
+        .try_lock()
+        .await
+        .expect_err("no memory");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(
+        !refused.may_have_happened() && refused.to_string().contains("OOM"),
+        "{refused}"
+    );
+    let start = guard.deadline();
+    s.eventually("holders are renewed", async || {
+        match guard.deadline() > start + LEASE {
+            true => Ok(()),
+            false => Err(format!("{:?}", guard.state())),
+        }
+    })
+    .await;
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    assert_eq!(server.cli("CONFIG SET maxmemory 0").trim(), "OK");
+    drop(lock_again(&s, &a, &name).await);
+}
+
+#[tokio::test]
+async fn a_server_that_throws_keys_away_is_refused() {
+    let server = Redis::with("--save  --maxmemory 100mb --maxmemory-policy allkeys-lru");
+    let refused = leasehold::connect(&server.url()).await.expect_err("unfit");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("allkeys-lru"), "{refused}");
+    let accepted = leasehold::connect(&format!("{}?evicting=1", server.url())).await;
+    let _ = accepted.expect("as asked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_ahead_ends_leases_and_fences_tell() {
+    let server = Redis::with_clock();
+    let (a, b, name) = (
+        client(&server.url()).await,
+        client(&server.url()).await,
+        fresh_name(),
+    );
+    let guard = a.mutex(&name).lock().await.expect("free");
+    server.step(3600);
+    let other = b
+        .mutex(&name)
+        .try_lock()
+        .await
+        .expect("a try")
+        .expect("its lease has ended there");
+    assert!(other.fence() > guard.fence(), "the late one can be refused");
+    let _ = lost(&guard, LEASE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_back_keeps_holders_and_fences_grow() {
+    let server = Redis::with_clock();
+    let (a, b, name) = (
+        client(&server.url()).await,
+        client(&server.url()).await,
+        fresh_name(),
+    );
+    let guard = a.mutex(&name).lock().await.expect("free");
+    server.step(-3600);
+    assert!(
+        b.mutex(&name).try_lock().await.expect("a try").is_none(),
+        "still held"
+    );
+    let mut last = guard.fence();
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    for _ in 0..5 {
+        let guard = b.mutex(&name).lock().await.expect("free");
+        assert!(guard.fence() > last, "{} after {last}", guard.fence());
+        last = guard.fence();
+        let _ = guard.release().await.expect("released");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_denied_at_once_and_not_repeated() {
+    let server = Redis::with("--save  --requirepass right");
+    for url in [
+        format!("redis://:hunter2@127.0.0.1:{}", server.port),
+        format!("redis://app:hunter2@127.0.0.1:{}", server.port),
+        format!("redis://127.0.0.1:{}", server.port),
+    ] {
+        let denied = leasehold::connect(&url).await.expect_err("wrong");
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+        assert!(!format!("{denied:?}").contains("hunter2"), "{denied:?}");
+    }
+    let right = format!("redis://:right@127.0.0.1:{}", server.port);
+    drop(client(&right).await.mutex("x").lock().await.expect("free"));
+}
+
+/// The rights that `docs.md` gives.
+fn acl() -> String {
+    let docs = include_str!("../../leasehold/src/engines/redis/docs.md");
+    let line = docs
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
+    line.expect("docs.md has the line")
+        .replace("PASSWORD", "secret")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough() {
+    let server = Redis::start();
+    let rule = acl();
+    let words: Vec<_> = ["ACL", "SETUSER"]
+        .into_iter()
+        .chain(rule.split(' '))
+        .collect();
+    assert_eq!(server.cli_args(&words).trim(), "OK", "{rule}");
+    let url = format!("redis://leasehold:secret@127.0.0.1:{}", server.port);
+    let (a, b) = (client(&url).await, client(&url).await);
+    let (s, name) = (subject(&url), fresh_name());
+    let guard = a.mutex(&name).lock().await.expect("granted");
+    let waiter = tokio::spawn({
+        let (b, name) = (b.clone(), name.clone());
+        async move { b.mutex(&name).lock().await }
+    });
+    s.waiting(&name, 1).await;
+    let before = guard.deadline();
+    s.eventually("it is renewed", async || {
+        (guard.deadline() > before)
+            .then_some(())
+            .ok_or(String::new())
+    })
+    .await;
+    let all = a
+        .inspect(&leasehold::engine::Query::all())
+        .await
+        .expect("allowed");
+    assert_eq!(all.len(), 1);
+    let evicted = a.evict(&name, None, "a test").await.expect("allowed");
+    assert_eq!(evicted, 1);
+    let next = s
+        .soon("the waiter is granted", waiter)
+        .await
+        .expect("joined")
+        .expect("granted");
+    let _ = next.release().await.expect("released");
+    let outside = ["--user", "leasehold", "--pass", "secret", "GET", "other"];
+    assert!(
+        server.cli_args(&outside).contains("NOPERM"),
+        "nothing else is allowed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revoked_rights_are_told_before_anybody_else_gets_in() {
+    let server = Redis::start();
+    let rule = acl();
+    let words: Vec<_> = ["ACL", "SETUSER"]
+        .into_iter()
+        .chain(rule.split(' '))
+        .collect();
+    let _ = server.cli_args(&words);
+    let (mine, others) = (
+        format!("redis://leasehold:secret@127.0.0.1:{}", server.port),
+        server.url(),
+    );
+    let (a, b, name) = (client(&mine).await, client(&others).await, fresh_name());
+    let guard = a.mutex(&name).lock().await.expect("free");
+    let waiter = tokio::spawn({
+        let name = name.clone();
+        async move { b.mutex(&name).lock().await }
+    });
+    subject(&others).waiting(&name, 1).await;
+    assert_eq!(server.cli("ACL SETUSER leasehold off").trim(), "OK");
+    let _ = server.cli("CLIENT KILL USER leasehold");
+    let _ = lost(&guard, LEASE * 2).await;
+    assert!(!waiter.is_finished(), "told too late");
+    let next = subject(&others)
+        .soon("it passes on", waiter)
+        .await
+        .expect("joined")
+        .expect("granted");
+    assert!(next.fence() > guard.fence());
+    let denied = a
+        .mutex(fresh_name())
+        .try_lock()
+        .await
+        .expect_err("no rights");
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+}
+
+#[tokio::test]
+async fn guarantees_say_what_a_deployment_is_worth() {
+    let server = Redis::start();
+    let a = Options::new()
+        .require(Level::L2)
+        .connect(&server.url())
+        .await
+        .expect("one server");
+    println!("{}", a.guarantees().table_row());
+    let refused = Options::new()
+        .require(Level::L3)
+        .connect(&server.url())
+        .await
+        .expect_err("too much");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_names_leave_nothing_behind() {
+    let server = Redis::start();
+    let (a, s) = (client(&server.url()).await, subject(&server.url()));
+    for at in 0..20 {
+        let guard = a.mutex(format!("x{at}")).lock().await.expect("free");
+        let _ = guard.release().await.expect("released");
+    }
+    // A holder that dies without a word: nobody comes after it, and still nothing is left.
+    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let dead = Options::new()
+        .lease(LEASE)
+        .open(std::sync::Arc::new(engine))
+        .await
+        .expect("open");
+    let guard = dead
+        .mutex("dead")
+        .keep_alive(false)
+        .lock()
+        .await
+        .expect("free");
+    std::mem::forget(guard);
+    assert_ne!(server.cli("DBSIZE").trim(), "0");
+    s.eventually("nothing is left", async || {
+        match server.cli("DBSIZE").trim() {
+            "0" => Ok(()),
+            _ => Err(server.cli("KEYS *")),
+        }
+    })
+    .await;
+}
