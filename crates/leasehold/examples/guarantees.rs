@@ -18,7 +18,10 @@ const URLS: &[&str] = &[
 
 fn main() {
     println!("{}", Guarantees::table_header());
-    for guarantees in URLS.iter().filter_map(|url| leasehold::guarantees(url).ok()) {
+    for guarantees in URLS
+        .iter()
+        .filter_map(|url| leasehold::guarantees(url).ok())
+    {
         println!("{}", guarantees.table_row());
     }
 }

@@ -4,6 +4,7 @@ pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
+pub mod redlock;
 pub mod wall;
 pub mod zookeeper;
 

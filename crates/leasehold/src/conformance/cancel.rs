@@ -202,6 +202,9 @@ pub async fn local_waiters(s: &Subject) {
 
 /// P9: the other kinds.
 pub async fn rwlock_and_semaphore(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     for_every_k(async |polls| {
         let lock = a.rwlock(&name);
@@ -262,6 +265,9 @@ pub async fn release_at_every_await(s: &Subject) {
 
 /// P9, P24: a downgrade that is dropped gives the lock back.
 pub async fn downgrade_at_every_await(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     for_every_k(async |polls| {
         let writer = a

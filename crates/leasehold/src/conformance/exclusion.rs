@@ -26,6 +26,9 @@ pub async fn one_holder_at_a_time(s: &Subject) {
 
 /// P3: readers hold together, a writer alone.
 pub async fn readers_together_writers_alone(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     let one = a.rwlock(&name).read().await.expect("free");
     let two = b.rwlock(&name).try_read().await.expect("a try");
@@ -55,6 +58,9 @@ pub async fn readers_together_writers_alone(s: &Subject) {
 
 /// P2: the permits held never exceed those there are.
 pub async fn permits_never_exceed(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     let two = a.semaphore(&name, 3).acquire_many(2).await.expect("free");
     let one = b.semaphore(&name, 3).acquire().await.expect("one is left");
@@ -86,6 +92,9 @@ pub async fn permits_never_exceed(s: &Subject) {
 
 /// P2: another capacity is refused while the name is in use, and welcome afterwards.
 pub async fn another_capacity_is_refused(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.semaphore(&name, 3).acquire().await.expect("free");
     for error in [

@@ -67,6 +67,9 @@ pub async fn survive_many_quick_grants(s: &Subject) {
         last = guard.fence().get();
         let _ = guard.release().await.expect("released");
     }
+    if !s.shares().await {
+        return;
+    }
     let lock = a.rwlock(fresh_name());
     let mut seen = std::collections::BTreeSet::new();
     let mut readers = Vec::new();

@@ -9,6 +9,9 @@ use crate::error::ErrorKind;
 
 /// P24: a writer goes on as a reader, keeps its fence, lets readers in and writers not.
 pub async fn downgrade_lets_readers_in(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let ((a, b), name) = (s.two().await, fresh_name());
     let writer = a.rwlock(&name).write().await.expect("free");
     let fence = writer.fence();

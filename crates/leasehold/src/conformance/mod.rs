@@ -1,7 +1,10 @@
 //! The executable contract: one list of checks, the same for every engine.
 //!
 //! Each check is an async function over a [`Subject`] and cites the numbered promises of `docs/promises.md`. An engine
-//! passes if none of them panics. [`conformance_tests!`](crate::conformance_tests) makes a test of each.
+//! passes if none of them panics. What an engine does not promise
+//! ([`shared`](crate::engine::Guarantees::shared), [`ordered`](crate::engine::Guarantees::ordered)) is checked as that:
+//! what it lacks must be refused, and whoever waits must be served in some order.
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -23,12 +26,13 @@ pub mod reentrant;
 pub mod turns;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::client::{Client, Options};
 use crate::engine::{Clock, Engine, LineView, Query};
+use crate::error::ErrorKind;
 use crate::name::Name;
 
 /// An engine under test.
@@ -70,6 +74,41 @@ impl Subject {
     /// Two clients, each with a session of its own.
     pub async fn two(&self) -> (Client, Client) {
         (self.client().await, self.client().await)
+    }
+
+    /// Whether readers and permits are to be checked. An engine that says it has none must refuse them, at once and
+    /// without a trace.
+    pub async fn shares(&self) -> bool {
+        if self.engine.guarantees().shared {
+            return true;
+        }
+        let (client, name) = (self.client().await, fresh_name());
+        for refused in [
+            client.rwlock(&name).read().await,
+            client
+                .rwlock(&name)
+                .try_read()
+                .await
+                .map(|_| panic!("tried")),
+            client.semaphore(&name, 3).acquire().await,
+        ] {
+            let error = refused.expect_err("an engine of mutexes alone");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+        assert!(
+            self.line(&name).await.is_none(),
+            "a refused claim is in line"
+        );
+        false
+    }
+
+    /// Who was served, in the order the engine promises: in any if it promises none.
+    pub fn in_order(&self, served: &Mutex<Vec<usize>>) -> Vec<usize> {
+        let mut served = served.lock().expect("no panic").clone();
+        if !self.engine.guarantees().ordered {
+            served.sort_unstable();
+        }
+        served
     }
 
     /// The line of a name as it is now; none if it is idle.

@@ -138,7 +138,11 @@ pub async fn heartbeat_answers_each(s: &Subject) {
 pub async fn inspect_shows_who(s: &Subject) {
     let (one, name) = (session(s).await, fresh_name());
     assert!(s.line(&name).await.is_none(), "P20: an idle name");
-    let (reader, writer) = (claim(s, &name, Mode::Read), claim(s, &name, Mode::Write));
+    let (first, second) = match s.shares().await {
+        true => (Mode::Read, Mode::Write),
+        false => (Mode::Mutex, Mode::Mutex),
+    };
+    let (reader, writer) = (claim(s, &name, first), claim(s, &name, second));
     let Standing::Held(held) = one.claim(&reader).await.expect("claimed") else {
         panic!("free")
     };
@@ -150,10 +154,10 @@ pub async fn inspect_shows_who(s: &Subject) {
     };
     assert_eq!(
         (holder.fence, holder.mode),
-        (Some(held.fence), Mode::Read),
+        (Some(held.fence), first),
         "P20"
     );
-    assert_eq!((waiter.fence, waiter.mode), (None, Mode::Write), "P20");
+    assert_eq!((waiter.fence, waiter.mode), (None, second), "P20");
     assert!(holder.until > holder.since, "P20: {holder:?}");
     let who = holder.who.as_ref().expect("P20: who");
     assert_eq!(who.pid, std::process::id(), "P20");

@@ -125,6 +125,9 @@ pub async fn turns_are_bounded_in_time(s: &Subject) {
 
 /// P15: readers of one process share one claim.
 pub async fn readers_share_one_claim(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     let (a, name) = (s.client().await, fresh_name());
     let lock = a.rwlock(&name);
     let (one, two, three) = (lock.read().await, lock.read().await, lock.read().await);
@@ -143,6 +146,9 @@ pub async fn readers_share_one_claim(s: &Subject) {
 
 /// P15: while a writer of another process waits, readers of this one share their grant only within the bound.
 pub async fn shared_reads_are_bounded(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
     const BOUND: u32 = 4;
     let name = fresh_name();
     let options = Options::new().bound(Bound::new(BOUND, Duration::from_secs(60)));

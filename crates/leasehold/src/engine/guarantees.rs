@@ -81,6 +81,10 @@ pub struct Guarantees {
     pub scope: &'static str,
     /// How soon a dead holder's lock passes on.
     pub dead_holder: &'static str,
+    /// Whether claims can share a name: readers, permits. What cannot be is refused in `claim`.
+    pub shared: bool,
+    /// Whether sessions are served in the order in which they came.
+    pub ordered: bool,
     verdicts: [Verdict; 6],
 }
 
@@ -92,6 +96,8 @@ impl Guarantees {
             level,
             scope: "",
             dead_holder: "",
+            shared: true,
+            ordered: true,
             verdicts,
         }
     }
@@ -107,6 +113,20 @@ impl Guarantees {
     #[must_use]
     pub const fn dead_holder(mut self, when: &'static str) -> Self {
         self.dead_holder = when;
+        self
+    }
+
+    /// Says that there are no readers and no permits.
+    #[must_use]
+    pub const fn mutex_only(mut self) -> Self {
+        self.shared = false;
+        self
+    }
+
+    /// Says that whoever asks at the right moment is served, and not who came first.
+    #[must_use]
+    pub const fn unordered(mut self) -> Self {
+        self.ordered = false;
         self
     }
 
@@ -134,9 +154,9 @@ impl Guarantees {
     pub fn table_header() -> String {
         let faults: Vec<_> = Fault::ALL.iter().map(Fault::to_string).collect();
         format!(
-            "| engine | {} | level | excludes | a dead holder's lock passes on |\n|{}",
+            "| engine | {} | level | kinds | order | excludes | a dead holder's lock passes on |\n|{}",
             faults.join(" | "),
-            "---|".repeat(faults.len() + 4)
+            "---|".repeat(faults.len() + 6)
         )
     }
 
@@ -144,10 +164,16 @@ impl Guarantees {
     pub fn table_row(&self) -> String {
         let verdicts: Vec<_> = self.verdicts.iter().map(Verdict::to_string).collect();
         format!(
-            "| {} | {} | {:?} | {} | {} |",
+            "| {} | {} | {:?} | {} | {} | {} | {} |",
             self.engine,
             verdicts.join(" | "),
             self.level,
+            if self.shared { "all" } else { "mutex" },
+            if self.ordered {
+                "first come, first served"
+            } else {
+                "any"
+            },
             self.scope,
             self.dead_holder
         )

@@ -32,6 +32,8 @@ pub use crate::clock::{Clock, Micros};
 #[cfg(feature = "file")]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
+#[cfg(feature = "redlock")]
+pub use crate::engines::redis::redlock::Redlock;
 #[cfg(feature = "redis")]
 pub use crate::engines::redis::{Redis, Redisson};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]

@@ -221,6 +221,11 @@ const OPENERS: &[Opener] = &[
         schemes: &["sqlite"],
         open: crate::engines::sql::open,
     },
+    #[cfg(feature = "redlock")]
+    Opener {
+        schemes: &["redlock"],
+        open: crate::engines::redis::redlock::open,
+    },
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.

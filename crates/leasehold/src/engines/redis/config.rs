@@ -47,7 +47,7 @@ impl Config {
         Ok(read)
     }
 
-    fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
+    pub(super) fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
         let tls = tls(url.scheme() == "rediss", params)?;
         let (shape, hosts, database) = place(url, params)?;
         let redisson = match params.take("layout").as_deref() {
@@ -161,6 +161,8 @@ fn place(
             }
             Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
         }
+        // Every host alone.
+        "redlock" => Ok((Shape::One, hosts(6379)?, database(path)?)),
         _ => {
             let hosts = or_local(hosts(6379)?);
             if hosts.len() > 1 {

@@ -16,6 +16,11 @@ mod stream;
 mod view;
 mod wire;
 
+/// In a folder of its own beside this one; below it here because it is made of these connections.
+#[cfg(feature = "redlock")]
+#[path = "../redlock/mod.rs"]
+pub(crate) mod redlock;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

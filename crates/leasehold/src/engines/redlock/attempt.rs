@@ -1,0 +1,128 @@
+//! One try for a majority, in two phases.
+//!
+//! First every node that grants gives a fence, and the largest of a majority is the one. Then a majority stores it,
+//! each only while it still holds for this claim and only if its own fence was among those looked at. Of two grants
+//! one then came first on some node of both majorities, and that node knew its fence before it gave out the other's:
+//! no fence is had twice, and a later holder has a larger one, also when a node's clock jumped. The model in
+//! `tests/redlock_model` is this.
+
+use std::time::Duration;
+
+use super::calls::Said;
+use super::nodes::{Nodes, count, count_noes};
+use super::script::{Asker, Run, Vote};
+use crate::claim::Claim;
+use crate::engine::Held;
+use crate::error::{Result, Step};
+use crate::fence::{FENCE_BLOCK, Fence};
+
+/// What came of a try.
+pub(super) enum Attempt {
+    Held(Held),
+    /// No majority; asking again may be worth it after about so long.
+    Busy(Duration),
+}
+
+/// Two who split the nodes between them should not meet again.
+const SPLIT: Duration = Duration::from_millis(30);
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(250);
+
+impl Nodes {
+    /// Tries for a majority; gives back what did not become one.
+    pub(super) async fn attempt(&self, claim: &Claim, asker: &Asker) -> Result<Attempt> {
+        let yes = |vote: &Vote| matches!(vote, Vote::Yes(_));
+        let run = Run::claim(self.config.keys(), claim, asker);
+        let votes = self.votes(run, self.config.patience(claim.lease), |said| {
+            count(said, yes) >= self.majority() || self.hopeless(count_noes(said, yes))
+        });
+        let votes = votes.await;
+        if count(&votes, yes) >= self.majority()
+            && let Some(held) = self.confirm(claim, &votes).await
+        {
+            return Ok(Attempt::Held(held));
+        }
+        self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])
+            .await;
+        let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
+        match count(&votes, voting) >= self.majority() {
+            true => Ok(Attempt::Busy(again(claim, &votes))),
+            false => Err(self.no_vote(&votes)),
+        }
+    }
+
+    async fn confirm(&self, claim: &Claim, votes: &Said<Vote>) -> Option<Held> {
+        let fences: Vec<_> = votes
+            .iter()
+            .map(|said| match said {
+                Some(Ok(Vote::Yes(fence))) => Some(*fence),
+                _ => None,
+            })
+            .collect();
+        let fence: Fence = fences.iter().flatten().max().copied()?;
+        // The other nodes are told as well, for those who look; they do not count.
+        let counted = |said: &Said<Vote>| -> Said<Vote> {
+            let among = said
+                .iter()
+                .zip(&fences)
+                .filter(|(_, fence)| fence.is_some());
+            among.map(|(said, _)| said.clone()).collect()
+        };
+        let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
+        let run = Run::confirm(self.config.keys(), claim, fence);
+        let said = self.votes(run, self.config.patience(claim.lease), |said| {
+            let said = counted(said);
+            let noes = fences.len() - said.len() + count_noes(&said, held);
+            count(&said, held) >= self.majority() || self.hopeless(noes)
+        });
+        let said = counted(&said.await);
+        let wanted = count(&said, |vote| *vote == Vote::Held { wanted: true }) > 0;
+        (count(&said, held) >= self.majority()).then_some(Held {
+            fence,
+            block: FENCE_BLOCK,
+            wanted,
+        })
+    }
+
+    fn no_vote(&self, votes: &Said<Vote>) -> crate::error::Error {
+        let left = votes
+            .iter()
+            .flatten()
+            .flatten()
+            .filter_map(|vote| match vote {
+                Vote::New(left) => Some(*left),
+                _ => None,
+            });
+        match left.max() {
+            None => self.short(votes, Step::Claim),
+            Some(left) => {
+                let what =
+                    format!("too few nodes vote: some began not long ago, and do within {left:?}");
+                crate::error::Error::new(crate::error::ErrorKind::Unavailable, Step::Claim, what)
+                    .on("redlock")
+                    .perhaps()
+            }
+        }
+    }
+}
+
+/// When a release that nobody told of, or the end of the holder's lease, should be looked for.
+fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
+    let usual = (claim.lease / 10).clamp(SHORTEST, LONGEST);
+    let busy = votes
+        .iter()
+        .flatten()
+        .flatten()
+        .filter_map(|vote| match vote {
+            Vote::Busy { left, settled } => Some((*left, *settled)),
+            _ => None,
+        });
+    match busy.clone().any(|(_, settled)| settled) {
+        true => busy
+            .map(|(left, _)| left)
+            .min()
+            .unwrap_or(usual)
+            .clamp(SHORTEST, usual),
+        false => SPLIT.min(usual),
+    }
+}

@@ -1,0 +1,133 @@
+#![doc = include_str!("docs.md")]
+
+mod attempt;
+mod calls;
+mod config;
+mod node;
+mod nodes;
+mod post;
+mod script;
+mod session;
+mod view;
+mod wait;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::calls::Said;
+use self::config::Config;
+use self::nodes::Nodes;
+use self::script::Run;
+use self::session::RedlockSession;
+use super::mailbox::eviction;
+use crate::claim::{ById, ClaimId};
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+};
+use crate::error::{Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Locks held by a majority of independent Redis servers.
+#[derive(Debug, Clone)]
+pub struct Redlock {
+    nodes: Arc<Nodes>,
+}
+
+/// The engine of a `redlock:` URL.
+pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Redlock::new(url)?))
+}
+
+impl Redlock {
+    /// The deployment that a URL describes. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
+    ///
+    /// ```
+    /// use leasehold::engine::{Engine, Redlock, Url};
+    /// let redlock = Redlock::new(&Url::parse("redlock://app:hunter2@c,b,a")?)?;
+    /// assert_eq!(redlock.location(), "redlock://a:6379,b:6379,c:6379/0?prefix=lh:rl:");
+    /// assert!(!redlock.guarantees().shared);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn new(url: &Url) -> Result<Self> {
+        let nodes = Nodes::new(Config::of(url)?);
+        Ok(Self { nodes })
+    }
+}
+
+fn answered<T>(said: &Said<T>) -> usize {
+    said.iter().flatten().flatten().count()
+}
+
+#[async_trait]
+impl Engine for Redlock {
+    fn kind(&self) -> &'static str {
+        "redlock"
+    }
+
+    fn location(&self) -> String {
+        self.nodes.config.location()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Fenced, Kept};
+        Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
+            .scope("every process that reaches a majority of these servers, while the clocks of a majority run alike")
+            .dead_holder("when its lease ends, and whoever waits asks again")
+            .mutex_only()
+            .unordered()
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let majority = self.nodes.majority();
+        let said = self.nodes.ready().await;
+        match answered(&said) >= majority {
+            true => Ok(RedlockSession::open(self.nodes.clone(), who, inbox)),
+            false => Err(self.nodes.short(&said, Step::Open)),
+        }
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        let names = match &query.name {
+            Some(name) => vec![name.clone()],
+            None => self.nodes.names().await?,
+        };
+        self.nodes.lines(&names).await
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let keys = self.nodes.config.keys();
+        let run = Run::evict(keys, name, fence, eviction(&by.to_string(), why));
+        let said = self
+            .nodes
+            .ask(vec![run], self.nodes.config.unhurried(), |_| false)
+            .await;
+        if answered(&said) < self.nodes.majority() {
+            return Err(self.nodes.short(&said, Step::Evict).of(name));
+        }
+        let mut evicted = ById::<ClaimId, usize>::default();
+        for answers in said.iter().flatten().flatten() {
+            if let Some((id, _)) = answers.first().and_then(|answer| script::evicted(answer)) {
+                *evicted.entry(id).or_default() += 1;
+            }
+        }
+        let lost = evicted
+            .values()
+            .filter(|nodes| **nodes >= self.nodes.majority())
+            .count();
+        if lost > 0 {
+            tracing::warn!(%name, %by, why, "evicted");
+        }
+        Ok(u32::try_from(lost).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,399 @@
+//! One client's life among the nodes. Nothing of it is there but its claims.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::super::keys::session_text;
+use super::attempt::Attempt;
+use super::calls::Said;
+use super::nodes::{Nodes, count, count_noes, votes_at};
+use super::post::News;
+use super::script::{Asker, Run, Vote};
+use crate::claim::{ById, Claim, ClaimId, SessionId};
+use crate::engine::{Event, Held, Identity, Inbox, Release, Session, Standing};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::fence::{FENCE_BLOCK, Fence};
+use crate::sync::Shared;
+
+/// A session: what it may have on the nodes.
+pub(super) struct RedlockSession {
+    pub(super) nodes: Arc<Nodes>,
+    id: SessionId,
+    pub(super) asker: Asker,
+    pub(super) inbox: Inbox,
+    mine: Shared<ById<ClaimId, Arc<Entry>>>,
+    this: Weak<Self>,
+}
+
+/// A claim that may be on some node.
+pub(super) struct Entry {
+    pub(super) claim: Claim,
+    /// The fence once it holds; 0 before.
+    fence: AtomicU64,
+    /// Nothing more is to be tried for it.
+    pub(super) over: AtomicBool,
+    /// Held during a try, so that a release comes after it.
+    pub(super) talk: tokio::sync::Mutex<()>,
+    /// Which nodes said that it may be free, and the word that enough did.
+    hints: AtomicU32,
+    pub(super) hinted: Notify,
+}
+
+impl Entry {
+    pub(super) fn fence(&self) -> Option<Fence> {
+        Some(self.fence.load(Ordering::Acquire))
+            .filter(|fence| *fence > 0)
+            .map(Fence::new)
+    }
+
+    fn held(&self, wanted: bool) -> Option<Held> {
+        self.fence().map(|fence| Held {
+            fence,
+            block: FENCE_BLOCK,
+            wanted,
+        })
+    }
+
+    pub(super) fn holds(&self, held: Held) {
+        self.fence.store(held.fence.get(), Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.hinted.notify_one();
+    }
+}
+
+/// How many claims one call of the script keeps alive: others have to wait that long.
+const AT_ONCE: usize = 100;
+
+impl RedlockSession {
+    pub(super) fn open(nodes: Arc<Nodes>, who: &Identity, inbox: Inbox) -> Arc<Self> {
+        let id = SessionId::random();
+        let asker = Asker {
+            session: session_text(&nodes.post.address, id),
+            who: format!("{}\n{}\n{}", who.pid, who.host, who.command),
+        };
+        let mine = Shared::default();
+        let session = Arc::new_cyclic(|this| Self {
+            nodes,
+            id,
+            asker,
+            inbox,
+            mine,
+            this: this.clone(),
+        });
+        session.nodes.post.add(id, session.this.clone());
+        session
+    }
+
+    /// What one node said unasked.
+    pub(super) fn heard(&self, node: usize, id: ClaimId, news: News) {
+        let Some(entry) = self.entry(id) else { return };
+        match news {
+            News::Wanted => self.inbox.deliver(Event::Wanted(id)),
+            News::Free => {
+                let hints = entry.hints.fetch_or(1 << node, Ordering::AcqRel) | 1 << node;
+                if hints.count_ones() as usize >= self.nodes.majority() {
+                    entry.hints.store(0, Ordering::Release);
+                    entry.hinted.notify_one();
+                }
+            }
+            // Being told too early does no harm; what is left elsewhere is given back by whoever hears of it.
+            News::Ended(why) if entry.fence().is_some() => {
+                self.forget(id);
+                self.give_back_later(entry);
+                self.inbox.deliver(Event::Ended(id, why));
+            }
+            News::Ended(_) => {}
+        }
+    }
+
+    fn entry(&self, id: ClaimId) -> Option<Arc<Entry>> {
+        self.mine.lock().get(&id).cloned()
+    }
+
+    fn forget(&self, id: ClaimId) {
+        if let Some(entry) = self.mine.lock().remove(&id) {
+            entry.end();
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engine's own event loop: a message must not wait"
+    )]
+    fn give_back_later(&self, entry: Arc<Entry>) {
+        let nodes = self.nodes.clone();
+        drop(tokio::spawn(async move {
+            nodes
+                .tell(vec![
+                    Run::new("release").release(nodes.config.keys(), &entry.claim),
+                ])
+                .await;
+        }));
+    }
+
+    /// Redlock is a mutex: permits that are counted by majorities can be given to more than there are (three holders
+    /// of two permits on three nodes), and readers are not built.
+    fn supported(&self, claim: &Claim) -> Result<()> {
+        let refuse =
+            |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
+        if claim.mode.capacity() != 1 {
+            return refuse(format!("only a mutex; {} was asked for", claim.mode));
+        }
+        match claim.lease <= self.nodes.config.longest {
+            true => Ok(()),
+            false => refuse(format!(
+                "a lease of {:?} is longer than longest={:?}",
+                claim.lease, self.nodes.config.longest
+            )),
+        }
+    }
+
+    /// Tries for a claim that is not held yet. The caller has the right to talk about it.
+    pub(super) async fn try_for(&self, entry: &Entry) -> Result<Standing> {
+        if let Some(held) = entry.held(false) {
+            return Ok(Standing::Held(held));
+        }
+        if entry.over.load(Ordering::Acquire) {
+            return Ok(Standing::Gone);
+        }
+        Ok(match self.nodes.attempt(&entry.claim, &self.asker).await? {
+            Attempt::Held(held) => {
+                entry.holds(held);
+                Standing::Held(held)
+            }
+            Attempt::Busy(again) if entry.claim.waits => Standing::Waiting {
+                ahead: 1,
+                look_again: again,
+            },
+            Attempt::Busy(_) => Standing::Busy,
+        })
+    }
+
+    async fn beat(&self, entries: &[Arc<Entry>], patience: Duration) -> Vec<Standing> {
+        let keys = self.nodes.config.keys();
+        let runs: Vec<_> = entries
+            .chunks(AT_ONCE)
+            .map(|entries| {
+                entries.iter().fold(Run::new("beat"), |run, entry| {
+                    run.beat(
+                        keys,
+                        &entry.claim,
+                        &self.asker,
+                        entry.fence().unwrap_or(Fence::new(0)),
+                    )
+                })
+            })
+            .collect();
+        let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
+        let known = |said: &Said<Vote>| {
+            count(said, held) >= self.nodes.majority() || self.nodes.hopeless(said_no(said))
+        };
+        let all = 0..entries.len();
+        let said = self
+            .nodes
+            .ask(runs, patience, |said| {
+                all.clone().all(|at| known(&votes_at(said, at)))
+            })
+            .await;
+        let standing = |(at, entry): (usize, &Arc<Entry>)| {
+            let votes = votes_at(&said, at);
+            let wanted = count(&votes, |vote| *vote == Vote::Held { wanted: true }) > 0;
+            match entry.held(wanted) {
+                Some(now) if count(&votes, held) >= self.nodes.majority() => Standing::Held(now),
+                _ if self.nodes.hopeless(said_no(&votes)) => Standing::Gone,
+                _ => Standing::Unheard,
+            }
+        };
+        entries.iter().enumerate().map(standing).collect()
+    }
+
+    async fn try_all(&self, entries: Vec<(usize, Arc<Entry>)>) -> Vec<(usize, Standing)> {
+        let mut tries = JoinSet::new();
+        for (at, entry) in entries {
+            let Some(session) = self.this.upgrade() else {
+                continue;
+            };
+            let _ = tries.spawn(async move {
+                let _talk = entry.talk.lock().await;
+                (
+                    at,
+                    session.try_for(&entry).await.unwrap_or(Standing::Unheard),
+                )
+            });
+        }
+        tries.join_all().await
+    }
+}
+
+/// How many nodes said that the claim is not there; silence says nothing.
+fn said_no(said: &Said<Vote>) -> usize {
+    count(said, |vote| !matches!(vote, Vote::Held { .. }))
+}
+
+#[async_trait]
+impl Session for RedlockSession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        self.supported(claim)?;
+        if !self.nodes.post.is_open(self.id) {
+            return Err(Error::closed(Step::Claim).on("redlock"));
+        }
+        if self.entry(claim.id).is_some() {
+            let again = self.heartbeat(&[Arc::new(claim.clone())]).await?;
+            return Ok(again[0]);
+        }
+        let entry = Arc::new(Entry {
+            claim: claim.clone(),
+            fence: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            talk: tokio::sync::Mutex::default(),
+            hints: AtomicU32::new(0),
+            hinted: Notify::new(),
+        });
+        let _ = self.mine.lock().insert(claim.id, entry.clone());
+        let standing = self.try_for(&entry).await?;
+        match standing {
+            Standing::Waiting { look_again, .. } => {
+                super::wait::start(self.this.clone(), entry, look_again);
+                // The waiting is done here; a heartbeat only has to say that somebody still wants it.
+                Ok(Standing::Waiting {
+                    ahead: 1,
+                    look_again: claim.lease,
+                })
+            }
+            Standing::Held(_) => Ok(standing),
+            _ => {
+                self.forget(claim.id);
+                Ok(standing)
+            }
+        }
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+        let mut standings = vec![Standing::Gone; claims.len()];
+        let (mut held, mut places, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, claim) in claims.iter().enumerate() {
+            match self.entry(claim.id) {
+                Some(entry) if entry.fence().is_some() => {
+                    held.push(entry);
+                    places.push(at);
+                }
+                Some(entry) => waiting.push((at, entry)),
+                None => {}
+            }
+        }
+        let shortest = claims
+            .iter()
+            .map(|claim| claim.lease)
+            .min()
+            .unwrap_or_default();
+        let (beaten, tried) = tokio::join!(self.beat(&held, shortest / 4), self.try_all(waiting));
+        for ((at, entry), standing) in places.into_iter().zip(&held).zip(beaten) {
+            if standing == Standing::Gone {
+                self.forget(entry.claim.id);
+                self.give_back_later(entry.clone());
+            }
+            standings[at] = standing;
+        }
+        for (at, standing) in tried {
+            standings[at] = match standing {
+                Standing::Waiting { ahead, .. } => Standing::Waiting {
+                    ahead,
+                    look_again: claims[at].lease,
+                },
+                other => other,
+            };
+        }
+        match !claims.is_empty()
+            && standings
+                .iter()
+                .all(|standing| *standing == Standing::Unheard)
+        {
+            true => Err(Error::new(
+                ErrorKind::Unavailable,
+                Step::Heartbeat,
+                "no majority answers",
+            )
+            .on("redlock")
+            .perhaps()),
+            false => Ok(standings),
+        }
+    }
+
+    async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
+        let entry = self.entry(claim.id);
+        if let Some(entry) = &entry {
+            entry.end();
+            drop(entry.talk.lock().await);
+        }
+        let held = entry.is_some_and(|entry| entry.fence().is_some());
+        let released = |vote: &Vote| *vote == Vote::Released;
+        let need = if held { self.nodes.majority() } else { 1 };
+        let run = Run::new("release").release(self.nodes.config.keys(), claim);
+        let said = self
+            .nodes
+            .votes(run, self.nodes.config.patience(claim.lease), |said| {
+                // Without a grant nobody counts them: enough have heard it.
+                let heard = count(said, |_| true) >= self.nodes.majority();
+                (held && count(said, released) >= need)
+                    || (held && self.nodes.hopeless(count_noes(said, released)))
+                    || (!held && heard)
+            });
+        let said = said.await;
+        if count(&said, |_| true) < self.nodes.majority() {
+            return Err(self.nodes.short(&said, Step::Release));
+        }
+        self.forget(claim.id);
+        Ok(if count(&said, released) >= need {
+            Release::Released
+        } else {
+            Release::Gone
+        })
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.nodes.post.remove(self.id);
+        let mine: Vec<_> = self.mine.lock().values().cloned().collect();
+        if mine.is_empty() {
+            return Ok(());
+        }
+        for entry in &mine {
+            entry.end();
+            drop(entry.talk.lock().await);
+        }
+        let keys = self.nodes.config.keys();
+        let runs: Vec<_> = mine
+            .chunks(AT_ONCE)
+            .map(|entries| {
+                entries.iter().fold(Run::new("release"), |run, entry| {
+                    run.release(keys, &entry.claim)
+                })
+            })
+            .collect();
+        let answered = |said: &Said<_>| said.iter().flatten().filter(|said| said.is_ok()).count();
+        let enough = |said: &Said<_>| answered(said) >= self.nodes.majority();
+        let said = self
+            .nodes
+            .ask(runs, self.nodes.config.unhurried(), enough)
+            .await;
+        if !enough(&said) {
+            return Err(self.nodes.short(&said, Step::Close));
+        }
+        mine.iter().for_each(|entry| self.forget(entry.claim.id));
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RedlockSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedlockSession({:?})", self.nodes)
+    }
+}
