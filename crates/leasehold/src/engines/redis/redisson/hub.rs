@@ -1,6 +1,5 @@
 //! What the sessions of one process share: the connection, the subscriptions, and who of them waits for what.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -12,12 +11,12 @@ use super::super::link::{Dial, Link, Owner};
 use super::super::sentinel::Sentinels;
 use super::super::servers::Fixed;
 use super::super::wire::{Call, Reply, Target};
+use super::channels::Channels;
 use super::kind::Kinds;
 use super::script::{self, Run};
 use super::session::RedissonSession;
-use crate::claim::{ById, Claim, ClaimId, Mode, SessionId};
-use crate::clock::micros;
-use crate::engine::{Clock, Event, Identity, Micros};
+use crate::claim::{ById, ClaimId, Mode, SessionId};
+use crate::engine::Event;
 use crate::sync::Shared;
 
 pub(super) struct Hub {
@@ -26,40 +25,10 @@ pub(super) struct Hub {
     digest: OnceLock<String>,
     link: OnceLock<Arc<Link>>,
     sessions: Shared<ById<SessionId, Weak<RedissonSession>>>,
-    channels: Shared<HashMap<String, Channel>>,
+    pub(super) channels: Channels,
     /// One subscribes or unsubscribes at a time, so that the last word on a channel is the right one.
     subscribing: tokio::sync::Mutex<()>,
     this: Weak<Self>,
-}
-
-/// Who waits for a message on one channel, in order of arrival.
-#[derive(Default)]
-struct Channel {
-    waiters: VecDeque<Waiter>,
-    subscribed: bool,
-    /// Somebody is trying for the waiters.
-    trying: bool,
-    /// Another message came meanwhile.
-    again: bool,
-}
-
-#[derive(Clone)]
-pub(super) struct Waiter {
-    pub(super) claim: Arc<Claim>,
-    pub(super) session: Weak<RedissonSession>,
-    pub(super) who: Arc<Identity>,
-    pub(super) since: Micros,
-    /// When it ends unless its session says another word.
-    pub(super) ends: Micros,
-}
-
-impl Channel {
-    /// Those whose session said a word within the lease.
-    fn alive(&mut self) -> &mut VecDeque<Waiter> {
-        let now = Clock::boot().now();
-        self.waiters.retain(|waiter| waiter.ends > now);
-        &mut self.waiters
-    }
 }
 
 const PAUSE: Duration = Duration::from_millis(25);
@@ -72,7 +41,7 @@ impl Hub {
             digest: OnceLock::new(),
             link: OnceLock::new(),
             sessions: Shared::default(),
-            channels: Shared::default(),
+            channels: Channels::default(),
             subscribing: tokio::sync::Mutex::default(),
             this: this.clone(),
         })
@@ -164,140 +133,43 @@ impl Hub {
         }
     }
 
-    /// Waits on a channel from now on, behind those of this process who came before.
-    pub(super) fn join(&self, channel: &str, waiter: Waiter) {
-        let mut channels = self.channels.lock();
-        let waiters = channels.entry(channel.to_owned()).or_default().alive();
-        if waiters
-            .iter()
-            .all(|known| known.claim.id != waiter.claim.id)
-        {
-            waiters.push_back(waiter);
-        }
-    }
-
-    /// A waiter's session said a word; whether the waiter is still there.
-    pub(super) fn heard(&self, channel: &str, id: ClaimId) -> bool {
-        let mut channels = self.channels.lock();
-        let waiters = channels.get_mut(channel).map(Channel::alive);
-        let waiter =
-            waiters.and_then(|waiters| waiters.iter_mut().find(|waiter| waiter.claim.id == id));
-        let is_there = waiter.is_some();
-        if let Some(waiter) = waiter {
-            waiter.ends = Clock::boot()
-                .now()
-                .saturating_add(micros(waiter.claim.lease));
-        }
-        is_there
-    }
-
-    /// Waits no longer. The last one to leave ends the subscription.
+    /// Waits no longer; whether it did. The last one to leave ends the subscription.
     #[expect(
         clippy::disallowed_methods,
         reason = "the engine's own event loop: leaving must not wait"
     )]
     pub(super) fn leave(&self, channel: &str, id: ClaimId) -> bool {
-        let mut channels = self.channels.lock();
-        let Some(known) = channels.get_mut(channel) else {
-            return false;
-        };
-        let before = known.waiters.len();
-        known.waiters.retain(|waiter| waiter.claim.id != id);
-        let left = known.waiters.len() < before;
-        if known.waiters.is_empty()
-            && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())
-        {
+        let (left, last) = self.channels.leave(channel, id);
+        if last && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned()) {
             drop(tokio::spawn(async move { hub.unsubscribe(&channel).await }));
         }
         left
     }
 
-    pub(super) fn is_waited_for(&self, channel: &str) -> bool {
-        let mut channels = self.channels.lock();
-        channels
-            .get_mut(channel)
-            .is_some_and(|known| !known.alive().is_empty())
-    }
-
-    /// How many of this process wait before this claim.
-    pub(super) fn ahead(&self, channel: &str, id: ClaimId) -> usize {
-        let mut channels = self.channels.lock();
-        let waiters = channels.get_mut(channel).map(Channel::alive);
-        waiters
-            .and_then(|waiters| waiters.iter().position(|waiter| waiter.claim.id == id))
-            .unwrap_or(0)
-    }
-
-    /// Everybody in this process who waits, in order of arrival for each name.
-    pub(super) fn waiters(&self) -> Vec<Waiter> {
-        let mut channels = self.channels.lock();
-        channels
-            .values_mut()
-            .flat_map(|known| known.alive().iter().cloned())
-            .collect()
-    }
-
     /// Messages of this channel are heard once this has returned.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<(), Trouble> {
         let _one_at_a_time = self.subscribing.lock().await;
-        if self
-            .channels
-            .lock()
-            .get(channel)
-            .is_some_and(|known| known.subscribed)
-        {
-            return Ok(());
-        }
-        let reply = self
-            .link()
-            .send(&[Call::new("SUBSCRIBE").arg(channel)])
-            .await?
-            .pop();
-        let _ = reply.unwrap_or(Reply::Nil).ok()?;
-        if let Some(known) = self.channels.lock().get_mut(channel) {
-            known.subscribed = true;
+        if !self.channels.is_subscribed(channel) {
+            let call = Call::new("SUBSCRIBE").arg(channel);
+            let reply = self.link().send(&[call]).await?.pop();
+            let _ = reply.unwrap_or(Reply::Nil).ok()?;
+            self.channels.subscribed(channel);
         }
         Ok(())
     }
 
     async fn unsubscribe(&self, channel: &str) {
         let _one_at_a_time = self.subscribing.lock().await;
-        {
-            let mut channels = self.channels.lock();
-            if channels
-                .get(channel)
-                .is_none_or(|known| !known.waiters.is_empty() || known.trying)
-            {
-                return;
-            }
-            let _ = channels.remove(channel);
-        }
-        // If it cannot be sent, the next connection does without.
-        let _ = self
-            .link()
-            .send(&[Call::new("UNSUBSCRIBE").arg(channel)])
-            .await;
-    }
-
-    /// Something may be free: tries for those who wait.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn wake(&self, channel: &str) {
-        let mut channels = self.channels.lock();
-        let Some(known) = channels.get_mut(channel) else {
-            return;
-        };
-        known.again = true;
-        if known.trying {
-            return;
-        }
-        known.trying = true;
-        if let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned()) {
-            drop(tokio::spawn(async move { hub.try_for_all(&channel).await }));
+        if self.channels.forget(channel) {
+            let call = Call::new("UNSUBSCRIBE").arg(channel);
+            // If it cannot be sent, the next connection does without.
+            let _ = self.link().send(&[call]).await;
         }
     }
 
+    /// Tries for those who wait, as long as messages come.
     async fn try_for_all(&self, channel: &str) {
-        while let Some(waiters) = self.begin_round(channel) {
+        while let Some(waiters) = self.channels.next_round(channel) {
             for waiter in waiters {
                 let Some(session) = waiter.session.upgrade() else {
                     let _ = self.leave(channel, waiter.claim.id);
@@ -312,17 +184,6 @@ impl Hub {
         }
         self.unsubscribe(channel).await;
     }
-
-    /// The waiters, if a message came since the last round.
-    fn begin_round(&self, channel: &str) -> Option<Vec<Waiter>> {
-        let mut channels = self.channels.lock();
-        let known = channels.get_mut(channel)?;
-        if !std::mem::take(&mut known.again) {
-            known.trying = false;
-            return None;
-        }
-        Some(known.alive().iter().cloned().collect())
-    }
 }
 
 impl Owner for Hub {
@@ -333,10 +194,10 @@ impl Owner for Hub {
             Call::new("INFO memory"),
             Call::new("ROLE"),
         ];
-        let channels = self.channels.lock();
+        let channels = self.channels.names();
         calls.extend(
             channels
-                .keys()
+                .iter()
                 .map(|channel| Call::new("SUBSCRIBE").arg(channel)),
         );
         calls
@@ -356,9 +217,15 @@ impl Owner for Hub {
         replies.try_for_each(|reply| reply.ok().map(drop))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     fn heard(&self, channel: &[u8], _: &[u8]) {
-        if let Ok(channel) = std::str::from_utf8(channel) {
-            self.wake(channel);
+        let Ok(channel) = std::str::from_utf8(channel) else {
+            return;
+        };
+        if self.channels.wake(channel)
+            && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())
+        {
+            drop(tokio::spawn(async move { hub.try_for_all(&channel).await }));
         }
     }
 

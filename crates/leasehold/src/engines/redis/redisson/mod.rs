@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod channels;
 mod hub;
 mod kind;
 mod script;

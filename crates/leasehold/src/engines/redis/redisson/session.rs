@@ -8,12 +8,12 @@ use async_trait::async_trait;
 
 use super::super::error::Trouble;
 use super::super::session::who_text;
-use super::hub::{Hub, Waiter};
+use super::channels::Waiter;
+use super::hub::Hub;
 use super::kind::Kind;
 use super::script::{self, Run, Said};
 use crate::claim::{ById, Claim, ClaimId, Mode, SessionId};
-use crate::clock::micros;
-use crate::engine::{Clock, Ended, Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Ended, Event, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::line::Refusal;
@@ -102,7 +102,7 @@ impl RedissonSession {
     /// Whether a claim holds, or waits and has not ended; none if it is not there.
     fn known(&self, claim: &Claim) -> Option<bool> {
         let held = self.mine.lock().get(&claim.id)?.held;
-        if !held && !self.hub.heard(&self.channel(claim), claim.id) {
+        if !held && !self.hub.channels.heard(&self.channel(claim), claim.id) {
             self.forget(claim.id);
             return None;
         }
@@ -159,23 +159,17 @@ impl RedissonSession {
     /// Listens first, and tries again: a release between the first try and the subscription is not missed.
     async fn wait(&self, claim: &Arc<Claim>) -> std::result::Result<Said, Trouble> {
         let channel = self.channel(claim);
-        let waiter = Waiter {
-            claim: claim.clone(),
-            session: self.this.clone(),
-            who: self.who.clone(),
-            since: Clock::boot().wall(),
-            ends: Clock::boot().now().saturating_add(micros(claim.lease)),
-        };
-        self.hub.join(&channel, waiter);
+        let waiter = Waiter::new(claim.clone(), self.this.clone(), self.who.clone());
+        self.hub.channels.join(&channel, waiter);
         self.hub.subscribe(&channel).await?;
-        match self.hub.ahead(&channel, claim.id) {
+        match self.hub.channels.ahead(&channel, claim.id) {
             0 => self.attempt(claim).await,
             _ => Ok(Said::Busy(Some(claim.lease))),
         }
     }
 
     fn waiting(&self, claim: &Claim, look_again: Option<Duration>) -> Standing {
-        let ahead = self.hub.ahead(&self.channel(claim), claim.id) + 1;
+        let ahead = self.hub.channels.ahead(&self.channel(claim), claim.id) + 1;
         Standing::Waiting {
             ahead: u32::try_from(ahead).unwrap_or(u32::MAX),
             look_again: look_again.unwrap_or(LOOK_AGAIN),
@@ -195,7 +189,7 @@ impl RedissonSession {
             let _ = self.mine.lock().insert(claim.id, mine);
         }
         // Whoever has to wait goes behind those of this process who wait already.
-        if first && claim.waits && self.hub.is_waited_for(&self.channel(claim)) {
+        if first && claim.waits && self.hub.channels.ahead(&self.channel(claim), claim.id) > 0 {
             return self.wait(claim).await;
         }
         match self.attempt(claim).await? {

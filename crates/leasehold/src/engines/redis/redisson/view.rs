@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::super::error::Trouble;
 use super::super::session::who;
 use super::super::wire::{Call, Reply};
-use super::hub::{Hub, Waiter};
+use super::channels::Waiter;
+use super::hub::Hub;
 use super::kind::{Kind, name_of, pattern};
 use super::script::{self, Run, Shown};
 use crate::claim::{Mode, RW_CAPACITY};
@@ -32,7 +33,7 @@ pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Tro
         }
     }
     // The waiters of a fair lock are on the server.
-    let here = hub.waiters().into_iter().filter(|waiter| {
+    let here = hub.channels.waiters().into_iter().filter(|waiter| {
         waiter.claim.name == *name && hub.kinds.of(waiter.claim.mode) != Kind::Fair
     });
     line.waiters.extend(here.map(|waiter| waits(&waiter)));
@@ -45,7 +46,8 @@ pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Tro
 pub(super) async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
     let mut names = names(hub).await?;
     names.extend(
-        hub.waiters()
+        hub.channels
+            .waiters()
             .into_iter()
             .map(|waiter| waiter.claim.name.clone()),
     );
