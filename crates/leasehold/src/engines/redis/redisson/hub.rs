@@ -10,7 +10,7 @@ use super::super::fit;
 use super::super::link::{Dial, Link, Owner};
 use super::super::sentinel::Sentinels;
 use super::super::servers::Fixed;
-use super::super::wire::{Call, Reply, Target};
+use super::super::wire::{Call, Channel, Reply, Target};
 use super::channels::Channels;
 use super::kind::Kinds;
 use super::script::{self, Run};
@@ -187,20 +187,18 @@ impl Hub {
 }
 
 impl Owner for Hub {
-    fn greeting(&self, _: &Target) -> Vec<Call> {
-        let mut calls = vec![
+    fn greeting(&self) -> Vec<Call> {
+        vec![
             script::load(),
             Call::new("INFO server"),
             Call::new("INFO memory"),
             Call::new("ROLE"),
-        ];
-        let channels = self.channels.names();
-        calls.extend(
-            channels
-                .iter()
-                .map(|channel| Call::new("SUBSCRIBE").arg(channel)),
-        );
-        calls
+        ]
+    }
+
+    fn channels(&self, _: &Target) -> Vec<Channel> {
+        let names = self.channels.names();
+        names.into_iter().map(Channel::Plain).collect()
     }
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
