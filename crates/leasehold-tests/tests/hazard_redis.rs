@@ -1,4 +1,5 @@
 //! Hazards of a Redis server: killed, restarted, paused, full, with another clock, with other rights.
+#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
 
 use std::time::Duration;
 
