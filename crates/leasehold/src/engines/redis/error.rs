@@ -95,6 +95,10 @@ impl Trouble {
                 let what = format!("{code} {detail}");
                 match code.as_str() {
                     "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, false, what),
+                    // A right that is missing inside the script.
+                    "ERR" if what.contains("can't run this command") => {
+                        (ErrorKind::Denied, false, what)
+                    }
                     _ => (ErrorKind::Unavailable, false, what),
                 }
             }

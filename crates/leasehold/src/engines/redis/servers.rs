@@ -222,8 +222,9 @@ impl Servers {
         self.digest.get().map_or("", String::as_str)
     }
 
+    /// Replicas get less time than it takes to think that the server is silent.
     fn wait(&self) -> Call {
-        let patience = (self.config.patience / 2).as_millis().to_string();
+        let patience = (self.config.patience / 4).as_millis().to_string();
         Call::new("WAIT")
             .arg(self.config.replicas.to_string())
             .arg(patience)
