@@ -236,7 +236,6 @@ enum Naive {
 }
 
 impl Naive {
-    #[expect(clippy::disallowed_methods, reason = "the peer's own connection")]
     async fn connect(url: &str) -> Outcome<Self> {
         if url.starts_with("mysql") {
             let mut conn = mysql_async::Conn::new(mysql_async::Opts::from_url(url)?).await?;

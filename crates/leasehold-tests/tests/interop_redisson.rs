@@ -1,9 +1,4 @@
 //! Redisson's locks and ours on one name: they exclude each other, hand over to each other and survive each other.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test plays the part of a user's task"
-)]
-
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -131,7 +131,6 @@ async fn postgres() {
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
             .await
             .expect("connected");
-        #[expect(clippy::disallowed_methods, reason = "the caller's own client")]
         drop(tokio::spawn(connection));
         client
     };
