@@ -140,6 +140,22 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
+/// Many who begin at the same moment on an empty database all find whole tables.
+#[test]
+fn all_may_begin_at_once() {
+    let (server, other, (_dir, file)) = (MariaDb::start(), Postgres::start(), sqlite());
+    for url in [server.url(), other.url(), file] {
+        let start = |_| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_locker"));
+            Process::start(command.arg(&url).arg("5000"))
+        };
+        let mut lockers: Vec<_> = (0..6).map(start).collect();
+        for locker in &mut lockers {
+            assert_eq!(locker.hear(), "ready", "{url}");
+        }
+    }
+}
+
 /// The connections are cut while a lock is held: it stays held, and can be given back.
 fn cut_off(url: &str, cut: impl Fn()) {
     let (mut holder, mut waiter) = (locker(url, 10_000), locker(url, 10_000));

@@ -107,6 +107,10 @@ pub(crate) fn schema(database: &str, prefix: &str) -> Result<String> {
 type Opened = (Arc<dyn Connect>, Settings);
 
 fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Opened> {
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        expect(unused_mut, reason = "the others change nothing")
+    )]
     let mut settings = settings(url, params, clock)?;
     Ok(match url.scheme() {
         #[cfg(feature = "sqlite")]

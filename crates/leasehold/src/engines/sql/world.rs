@@ -10,7 +10,7 @@ use super::op::{Answer, Op};
 use super::post::{self, Address};
 use super::rows::number;
 use super::tables::{Tables, VERSION};
-use super::wire::{Connect, Trouble, What, Wire};
+use super::wire::{Connect, Rows, Trouble, What, Wire};
 use crate::claim::{ById, SessionId};
 use crate::clock::{Clock, Micros};
 use crate::engine::{Ended, Event, Inbox};
@@ -118,12 +118,15 @@ impl World {
     /// Looks at the version of the tables; creates them if that is allowed.
     async fn prepare(&self, wire: &mut Wire) -> Result<(), Trouble> {
         let look = format!("SELECT version FROM {}", self.tables.meta);
+        let there = |rows: &[Rows]| rows.first().is_some_and(|rows| !rows.is_empty());
         let rows = match wire.run(&look).await {
-            Err(trouble) if trouble.what == What::Missing => {
+            Ok(rows) if there(&rows) => rows,
+            Err(trouble) if trouble.what != What::Missing => return Err(trouble),
+            // Not there, or somebody else is about to finish them.
+            _ => {
                 self.create(wire).await?;
                 wire.run(&look).await?
             }
-            looked => looked?,
         };
         let row = rows.first().and_then(|rows| rows.first());
         let version = number(row.map_or(&[][..], Vec::as_slice), 0)?;
@@ -295,8 +298,11 @@ impl World {
                 What::Broken if up && !revived => revived = true,
                 What::Missing if !made => {
                     made = true;
-                    let prepared = self.prepare(wire).await;
-                    prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
+                    let created = match self.create(wire).await {
+                        Ok(()) => self.prepare(wire).await,
+                        Err(trouble) => Err(trouble),
+                    };
+                    created.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
                 }
                 _ => return Err(trouble.at(op.step(), self.tables.dialect)),
             }

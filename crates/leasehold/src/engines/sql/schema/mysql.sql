@@ -1,31 +1,23 @@
 -- Leasehold's tables for MariaDB and MySQL. Times are microseconds; ids, sessions and keys are 16 bytes.
-CREATE TABLE IF NOT EXISTS {prefix}meta (
-  only_row BIGINT PRIMARY KEY,
-  version BIGINT NOT NULL,   -- of these tables
-  floor BIGINT NOT NULL,     -- new names start above it: the largest fence of a name that was cleaned away
-  floor_at BIGINT NOT NULL,  -- when it was last raised
-  boot VARCHAR(64) NOT NULL         -- used by SQLite alone
-) ENGINE = InnoDB;
-INSERT IGNORE INTO {prefix}meta VALUES (1, {version}, 0, 0, '');
 -- One row per name. A claim that is alone in its line is kept here; a crowd is kept in {prefix}claim.
 -- Locked before anything else of the line is looked at: no deadlocks.
 CREATE TABLE IF NOT EXISTS {prefix}line (
-  k VARBINARY(16) PRIMARY KEY,       -- the first 16 bytes of SHA-256(name)
+  k VARBINARY(16) PRIMARY KEY,   -- the first 16 bytes of SHA-256(name)
   name VARBINARY(512) NOT NULL,
   capacity BIGINT NOT NULL,
-  last BIGINT NOT NULL,      -- the largest fence spent or reserved
-  crowd BIGINT NOT NULL,     -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id VARBINARY(16),                  -- NULL: nobody is here
+  last BIGINT NOT NULL,          -- the largest fence spent or reserved
+  crowd BIGINT NOT NULL,         -- how many rows of {prefix}claim; 0 if at most one claim is here
+  id VARBINARY(16),              -- NULL: nobody is here
   session VARBINARY(16),
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
-  since BIGINT NOT NULL,     -- when the claim joined; of an idle name: when it was last used
+  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
   deadline BIGINT NOT NULL,
-  fence BIGINT NOT NULL      -- 0: it waits
+  fence BIGINT NOT NULL          -- 0: it waits
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k VARBINARY(16) NOT NULL,
-  place BIGINT NOT NULL,     -- the order of arrival
+  place BIGINT NOT NULL,         -- the order of arrival
   id VARBINARY(16) NOT NULL,
   session VARBINARY(16) NOT NULL,
   weight BIGINT NOT NULL,
@@ -61,3 +53,12 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who VARBINARY(2048) NOT NULL,
   why VARBINARY(2048) NOT NULL
 ) ENGINE = InnoDB;
+-- Last: whoever finds its row finds all the others.
+CREATE TABLE IF NOT EXISTS {prefix}meta (
+  only_row BIGINT PRIMARY KEY,
+  version BIGINT NOT NULL,       -- of these tables
+  floor BIGINT NOT NULL,         -- new names start above it: the largest fence of a name that was cleaned away
+  floor_at BIGINT NOT NULL,      -- when it was last raised
+  boot VARCHAR(64) NOT NULL      -- used by SQLite alone
+) ENGINE = InnoDB;
+INSERT IGNORE INTO {prefix}meta VALUES (1, {version}, 0, 0, '');

@@ -1,31 +1,23 @@
 -- Leasehold's tables for PostgreSQL. Times are microseconds; ids, sessions and keys are 16 bytes.
-CREATE TABLE IF NOT EXISTS {prefix}meta (
-  only_row BIGINT PRIMARY KEY CHECK (only_row = 1),
-  version BIGINT NOT NULL,   -- of these tables
-  floor BIGINT NOT NULL,     -- new names start above it: the largest fence of a name that was cleaned away
-  floor_at BIGINT NOT NULL,  -- when it was last raised
-  boot TEXT NOT NULL         -- used by SQLite alone
-);
-INSERT INTO {prefix}meta VALUES (1, {version}, 0, 0, '') ON CONFLICT (only_row) DO NOTHING;
 -- One row per name. A claim that is alone in its line is kept here; a crowd is kept in {prefix}claim.
 -- Locked before anything else of the line is looked at: no deadlocks.
 CREATE TABLE IF NOT EXISTS {prefix}line (
-  k BYTEA PRIMARY KEY,       -- the first 16 bytes of SHA-256(name)
+  k BYTEA PRIMARY KEY,           -- the first 16 bytes of SHA-256(name)
   name BYTEA NOT NULL,
   capacity BIGINT NOT NULL,
-  last BIGINT NOT NULL,      -- the largest fence spent or reserved
-  crowd BIGINT NOT NULL,     -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id BYTEA,                  -- NULL: nobody is here
+  last BIGINT NOT NULL,          -- the largest fence spent or reserved
+  crowd BIGINT NOT NULL,         -- how many rows of {prefix}claim; 0 if at most one claim is here
+  id BYTEA,                      -- NULL: nobody is here
   session BYTEA,
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
-  since BIGINT NOT NULL,     -- when the claim joined; of an idle name: when it was last used
+  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
   deadline BIGINT NOT NULL,
-  fence BIGINT NOT NULL      -- 0: it waits
+  fence BIGINT NOT NULL          -- 0: it waits
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BYTEA NOT NULL,
-  place BIGINT NOT NULL,     -- the order of arrival
+  place BIGINT NOT NULL,         -- the order of arrival
   id BYTEA NOT NULL,
   session BYTEA NOT NULL,
   weight BIGINT NOT NULL,
@@ -60,3 +52,12 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BYTEA NOT NULL,
   why BYTEA NOT NULL
 );
+-- Last: whoever finds its row finds all the others.
+CREATE TABLE IF NOT EXISTS {prefix}meta (
+  only_row BIGINT PRIMARY KEY CHECK (only_row = 1),
+  version BIGINT NOT NULL,       -- of these tables
+  floor BIGINT NOT NULL,         -- new names start above it: the largest fence of a name that was cleaned away
+  floor_at BIGINT NOT NULL,      -- when it was last raised
+  boot TEXT NOT NULL             -- used by SQLite alone
+);
+INSERT INTO {prefix}meta VALUES (1, {version}, 0, 0, '') ON CONFLICT (only_row) DO NOTHING;

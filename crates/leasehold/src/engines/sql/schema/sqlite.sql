@@ -1,31 +1,23 @@
 -- Leasehold's tables for SQLite. Times are microseconds; ids, sessions and keys are 16 bytes.
-CREATE TABLE IF NOT EXISTS {prefix}meta (
-  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-  version INTEGER NOT NULL,   -- of these tables
-  floor INTEGER NOT NULL,     -- new names start above it: the largest fence of a name that was cleaned away
-  floor_at INTEGER NOT NULL,  -- when it was last raised
-  boot TEXT NOT NULL         -- the boot of the machine that the times belong to
-);
-INSERT INTO {prefix}meta VALUES (1, {version}, 0, 0, '') ON CONFLICT (only_row) DO NOTHING;
 -- One row per name. A claim that is alone in its line is kept here; a crowd is kept in {prefix}claim.
 -- Locked before anything else of the line is looked at: no deadlocks.
 CREATE TABLE IF NOT EXISTS {prefix}line (
-  k BLOB PRIMARY KEY,       -- the first 16 bytes of SHA-256(name)
+  k BLOB PRIMARY KEY,            -- the first 16 bytes of SHA-256(name)
   name BLOB NOT NULL,
   capacity INTEGER NOT NULL,
-  last INTEGER NOT NULL,      -- the largest fence spent or reserved
-  crowd INTEGER NOT NULL,     -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id BLOB,                  -- NULL: nobody is here
+  last INTEGER NOT NULL,         -- the largest fence spent or reserved
+  crowd INTEGER NOT NULL,        -- how many rows of {prefix}claim; 0 if at most one claim is here
+  id BLOB,                       -- NULL: nobody is here
   session BLOB,
   weight INTEGER NOT NULL,
   lease INTEGER NOT NULL,
-  since INTEGER NOT NULL,     -- when the claim joined; of an idle name: when it was last used
+  since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used
   deadline INTEGER NOT NULL,
-  fence INTEGER NOT NULL      -- 0: it waits
+  fence INTEGER NOT NULL         -- 0: it waits
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BLOB NOT NULL,
-  place INTEGER NOT NULL,     -- the order of arrival
+  place INTEGER NOT NULL,        -- the order of arrival
   id BLOB NOT NULL,
   session BLOB NOT NULL,
   weight INTEGER NOT NULL,
@@ -59,3 +51,12 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BLOB NOT NULL,
   why BLOB NOT NULL
 );
+-- Last: whoever finds its row finds all the others.
+CREATE TABLE IF NOT EXISTS {prefix}meta (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  version INTEGER NOT NULL,      -- of these tables
+  floor INTEGER NOT NULL,        -- new names start above it: the largest fence of a name that was cleaned away
+  floor_at INTEGER NOT NULL,     -- when it was last raised
+  boot TEXT NOT NULL             -- the boot of the machine that the times belong to
+);
+INSERT INTO {prefix}meta VALUES (1, {version}, 0, 0, '') ON CONFLICT (only_row) DO NOTHING;
