@@ -399,6 +399,11 @@ async fn a_thousand_waiters_are_no_herd() {
         }));
     }
     line(&ours, "h", 1, 1000).await;
+    until("each watches one", async || match server.watches() {
+        1000.. => Ok(()),
+        watches => Err(format!("{watches} watches")),
+    })
+    .await;
     let before = server.received();
     let mut guard = held;
     for _ in 0..20 {
