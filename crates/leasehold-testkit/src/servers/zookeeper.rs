@@ -146,6 +146,19 @@ impl ZooKeeper {
         line.and_then(|count| count.parse().ok()).expect("a count")
     }
 
+    /// How many watches are set.
+    ///
+    /// # Panics
+    /// If it does not say.
+    pub fn watches(&self) -> usize {
+        let answer = self.say("wchs").expect("it answers");
+        let line = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("Total watches:"));
+        line.and_then(|count| count.trim().parse().ok())
+            .expect("a count")
+    }
+
     /// The number of its last change.
     ///
     /// # Panics

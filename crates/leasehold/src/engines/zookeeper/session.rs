@@ -71,17 +71,13 @@ impl Core {
         Ok(link)
     }
 
-    /// One round trip per ZooKeeper session: the server knows it, and what was told before has arrived.
+    /// One write per ZooKeeper session: a majority knows it, and what was told before has arrived.
     async fn heard(&self) -> Result<()> {
         let links = self.links.lock().await.clone();
-        let path = match self.root() {
-            "" => "/",
-            root => root,
-        };
         for link in links {
-            match link.wire.sync(path).await {
+            match link.wire.prove().await {
                 // Its claims know that it is over.
-                Ok(()) | Err(Trouble::NoNode | Trouble::Dead(_)) => {}
+                Ok(()) | Err(Trouble::Dead(_)) => {}
                 Err(trouble) => return Err(failed(&trouble, Step::Heartbeat)),
             }
         }

@@ -292,9 +292,22 @@ impl Wire {
         }
     }
 
-    /// A round trip to the leader: it knows this session, and whatever it had decided before is seen here now.
+    /// Lets our server catch up with the leader.
     pub(super) async fn sync(&self, path: &str) -> Answer<()> {
         Ok(self.client.sync(path).await?)
+    }
+
+    /// A write that changes nothing. A majority has agreed to it after it was sent, so no other leader can have ended
+    /// the session by then: a `sync` does not prove that, a leader that was cut off answers it. What was decided before
+    /// is seen here now.
+    pub(super) async fn prove(&self) -> Answer<()> {
+        let mut nothing = self.client.new_multi_writer();
+        nothing.add_check_version("/", -1)?;
+        match nothing.commit().await {
+            // A refusal is agreed to as well.
+            Ok(_) | Err(MultiWriteError::OperationFailed { .. }) => Ok(()),
+            Err(MultiWriteError::RequestFailed { source }) => Err(source.into()),
+        }
     }
 }
 
