@@ -20,7 +20,11 @@ struct World {
 impl World {
     fn start() -> Self {
         let nodes = Nodes::start(5);
-        let proxies = nodes.nodes.iter().map(|node| Proxy::before(node.port)).collect();
+        let proxies = nodes
+            .nodes
+            .iter()
+            .map(|node| Proxy::before(node.port))
+            .collect();
         Self { nodes, proxies }
     }
 
@@ -28,7 +32,11 @@ impl World {
     async fn client(&self) -> Client {
         let ports: Vec<_> = self.proxies.iter().map(|proxy| proxy.port).collect();
         let url = format!("{}?longest=3", url(&ports));
-        Options::new().lease(LEASE).connect(&url).await.expect("a majority is there")
+        Options::new()
+            .lease(LEASE)
+            .connect(&url)
+            .await
+            .expect("a majority is there")
     }
 
     /// Which nodes have the name.
@@ -58,10 +66,16 @@ async fn survives(world: &mut World, fail: impl FnOnce(&mut World)) {
     world.has("x", &[0, 1, 2, 3, 4]);
     fail(world);
     outlives(&held).await;
-    assert!(b.mutex("x").try_lock().await.expect("a try").is_none(), "two holders");
+    assert!(
+        b.mutex("x").try_lock().await.expect("a try").is_none(),
+        "two holders"
+    );
     let fence = held.fence();
     assert_eq!(held.release().await.expect("released"), Released::Released);
-    let next = tokio::time::timeout(LEASE, b.mutex("x").lock()).await.expect("in time").expect("granted");
+    let next = tokio::time::timeout(LEASE, b.mutex("x").lock())
+        .await
+        .expect("in time")
+        .expect("granted");
     assert!(next.fence() > fence);
     outlives(&next).await;
     let query = Query::name(Name::new("x").expect("a name"));
@@ -72,27 +86,45 @@ async fn survives(world: &mut World, fail: impl FnOnce(&mut World)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_die() {
-    survives(&mut World::start(), |world| (1..3).for_each(|at| world.nodes.nodes[at].kill())).await;
+    survives(&mut World::start(), |world| {
+        (1..3).for_each(|at| world.nodes.nodes[at].kill())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_hang() {
     let mut world = World::start();
-    survives(&mut world, |world| (0..2).for_each(|at| world.nodes.nodes[at].pause(true))).await;
-    world.nodes.nodes[..2].iter().for_each(|node| node.pause(false));
+    survives(&mut world, |world| {
+        (0..2).for_each(|at| world.nodes.nodes[at].pause(true))
+    })
+    .await;
+    world.nodes.nodes[..2]
+        .iter()
+        .for_each(|node| node.pause(false));
     // What they were told while they hung, they do in order: nothing stays.
     world.has("x", &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_are_black_holed() {
-    survives(&mut World::start(), |world| world.proxies[3..].iter().for_each(|proxy| proxy.set_both(Fate::Hold))).await;
+    survives(&mut World::start(), |world| {
+        world.proxies[3..]
+            .iter()
+            .for_each(|proxy| proxy.set_both(Fate::Hold))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_are_slow() {
     let slow = Fate::Delay(LEASE / 4);
-    survives(&mut World::start(), |world| world.proxies[3..].iter().for_each(|proxy| proxy.set_both(slow))).await;
+    survives(&mut World::start(), |world| {
+        world.proxies[3..]
+            .iter()
+            .for_each(|proxy| proxy.set_both(slow))
+    })
+    .await;
 }
 
 /// A node that starts again with nothing does not help anybody to a second majority, and takes part again later.
@@ -111,16 +143,20 @@ async fn a_node_starts_again_with_nothing() {
     world.nodes.nodes[2].restart();
     let clock = Clock::boot();
     let began = clock.now();
-    let waited = b.mutex("x").lock().await;
-    let waited = match waited {
-        Ok(guard) => guard,
-        Err(error) => panic!("{error}"),
-    };
-    assert_eq!(held.state(), State::Lost, "two holders after {} µs", clock.now() - began);
+    let waited = until_held(&b, "x").await;
+    assert_eq!(
+        held.state(),
+        State::Lost,
+        "two holders after {} µs",
+        clock.now() - began
+    );
     assert!(waited.fence() > held.fence());
     // Once it votes, the holder has it too.
     world.has("x", &[0, 1, 2, 3, 4]);
-    assert_eq!(waited.release().await.expect("released"), Released::Released);
+    assert_eq!(
+        waited.release().await.expect("released"),
+        Released::Released
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,25 +177,27 @@ async fn without_a_majority_there_is_an_error_soon_and_nothing_stays() {
         world.nodes.nodes[at].restart();
         let_vote(&world.nodes.nodes[at]);
     });
-    let held = until_held(&b).await;
+    let held = until_held(&b, "z").await;
     (0..3).for_each(|at| world.nodes.nodes[at].pause(true));
     let before = clock.now();
     let error = a.mutex("y").lock().await.expect_err("two of five");
     let took = Duration::from_micros(clock.now() - before);
     println!("a majority hangs: {error} after {took:?}");
     assert!(took < LEASE / 2, "took {took:?}");
-    let lost = tokio::time::timeout(LEASE * 2, held.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(LEASE * 2, held.lost())
+        .await
+        .expect("told in time");
     assert!(lost.is_lost());
     (0..3).for_each(|at| world.nodes.nodes[at].pause(false));
     world.has("y", &[]);
 }
 
 /// The connections come back after a while.
-async fn until_held(client: &Client) -> Guard {
+async fn until_held(client: &Client, name: &str) -> Guard {
     let clock = Clock::boot();
     let end = clock.now() + 20_000_000;
     loop {
-        match client.mutex("z").lock().await {
+        match client.mutex(name).lock().await {
             Ok(guard) => return guard,
             Err(error) => assert!(clock.now() < end, "still {error}"),
         }
@@ -172,16 +210,27 @@ async fn fences_grow_across_different_majorities() {
     let world = World::start();
     let (a, b) = (world.client().await, world.client().await);
     let (mut last, mut rounds) = (0, 0);
-    for (round, cut) in [[0, 1], [2, 3], [4, 0], [1, 2], [3, 4], [0, 2]].into_iter().cycle().take(18).enumerate() {
-        cut.iter().for_each(|at: &usize| world.proxies[*at].set_both(Fate::Hold));
+    for (round, cut) in [[0, 1], [2, 3], [4, 0], [1, 2], [3, 4], [0, 2]]
+        .into_iter()
+        .cycle()
+        .take(18)
+        .enumerate()
+    {
+        cut.iter()
+            .for_each(|at: &usize| world.proxies[*at].set_both(Fate::Hold));
         let client = if round % 2 == 0 { &a } else { &b };
         if let Ok(guard) = client.mutex("x").lock().await {
-            assert!(guard.fence().get() > last, "{} after {last} in round {round}", guard.fence());
+            assert!(
+                guard.fence().get() > last,
+                "{} after {last} in round {round}",
+                guard.fence()
+            );
             last = guard.fence().get();
             rounds += 1;
             assert_eq!(guard.release().await.expect("released"), Released::Released);
         }
-        cut.iter().for_each(|at| world.proxies[*at].set_both(Fate::Pass));
+        cut.iter()
+            .for_each(|at| world.proxies[*at].set_both(Fate::Pass));
     }
     assert!(rounds > 9, "only {rounds} rounds came to a lock");
 }
@@ -196,6 +245,6 @@ async fn new_nodes_say_when_they_vote() {
     let client = world.client().await;
     let error = client.mutex("x").lock().await.expect_err("they are new");
     assert!(error.to_string().contains("began not long ago"), "{error}");
-    let held = until_held(&client).await;
+    let held = until_held(&client, "z").await;
     assert_eq!(held.release().await.expect("released"), Released::Released);
 }

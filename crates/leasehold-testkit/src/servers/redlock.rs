@@ -15,7 +15,9 @@ const MARKER: &str = "lh:rl:!run";
 impl Nodes {
     /// Starts so many nodes that keep nothing on disk. They are new, and nobody has locks there: they may vote.
     pub fn start(count: usize) -> Self {
-        let started = Self { nodes: (0..count).map(|_| Redis::start()).collect() };
+        let started = Self {
+            nodes: (0..count).map(|_| Redis::start()).collect(),
+        };
         started.nodes.iter().for_each(let_vote);
         started
     }
@@ -30,15 +32,23 @@ impl Nodes {
     pub fn used(&self, name: &str) -> Vec<usize> {
         let used = |node: &Redis| {
             let key = node.cli(&format!("--raw KEYS lh:rl:{{??}}:{name}"));
-            node.cli_args(&["--raw", "HGET", key.trim(), "i"]).trim().len() == 32
+            node.cli_args(&["--raw", "HGET", key.trim(), "i"])
+                .trim()
+                .len()
+                == 32
         };
-        (0..self.nodes.len()).filter(|at| used(&self.nodes[*at])).collect()
+        (0..self.nodes.len())
+            .filter(|at| used(&self.nodes[*at]))
+            .collect()
     }
 }
 
 /// The URL of nodes at these ports.
 pub fn url(ports: &[u16]) -> String {
-    let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let hosts: Vec<_> = ports
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
     format!("redlock://{}", hosts.join(","))
 }
 
@@ -50,5 +60,8 @@ pub fn let_vote(node: &Redis) {
     let info = node.cli("INFO server");
     let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
     let run = run.expect("a run id").trim();
-    assert_eq!(node.cli_args(&["SET", MARKER, &format!("{run} 0")]).trim(), "OK");
+    assert_eq!(
+        node.cli_args(&["SET", MARKER, &format!("{run} 0")]).trim(),
+        "OK"
+    );
 }

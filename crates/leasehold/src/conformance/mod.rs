@@ -23,8 +23,8 @@ pub mod raw;
 pub mod turns;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::client::{Client, Options};
@@ -82,13 +82,20 @@ impl Subject {
         let (client, name) = (self.client().await, fresh_name());
         for refused in [
             client.rwlock(&name).read().await,
-            client.rwlock(&name).try_read().await.map(|_| panic!("tried")),
+            client
+                .rwlock(&name)
+                .try_read()
+                .await
+                .map(|_| panic!("tried")),
             client.semaphore(&name, 3).acquire().await,
         ] {
             let error = refused.expect_err("an engine of mutexes alone");
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         }
-        assert!(self.line(&name).await.is_none(), "a refused claim is in line");
+        assert!(
+            self.line(&name).await.is_none(),
+            "a refused claim is in line"
+        );
         false
     }
 

@@ -41,11 +41,7 @@ pub async fn first_come_first_served(s: &Subject) {
             .await
             .expect("no panic");
     }
-    assert_eq!(
-        s.in_order(&served),
-        [0, 1, 2, 3, 4],
-        "P4: out of order"
-    );
+    assert_eq!(s.in_order(&served), [0, 1, 2, 3, 4], "P4: out of order");
 }
 
 /// P3, P4: a reader that comes after a waiting writer waits behind it.

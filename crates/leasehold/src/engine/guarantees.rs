@@ -169,7 +169,11 @@ impl Guarantees {
             verdicts.join(" | "),
             self.level,
             if self.shared { "all" } else { "mutex" },
-            if self.ordered { "first come, first served" } else { "any" },
+            if self.ordered {
+                "first come, first served"
+            } else {
+                "any"
+            },
             self.scope,
             self.dead_holder
         )

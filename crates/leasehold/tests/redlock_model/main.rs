@@ -32,11 +32,15 @@ impl Model for World {
         let mut properties = vec![
             Property::always(FENCES, |_, state: &State| {
                 let [a, b] = &state.clients;
-                let (Some(of_a), Some(of_b)) = (a.fence, b.fence) else { return true };
+                let (Some(of_a), Some(of_b)) = (a.fence, b.fence) else {
+                    return true;
+                };
                 (!a.later || of_b < of_a) && (!b.later || of_a < of_b)
             }),
             Property::always(RESOURCE, |_, state: &State| !state.resource.went_back),
-            Property::sometimes(BOTH, |_, state: &State| state.clients.iter().all(|client| client.fence.is_some())),
+            Property::sometimes(BOTH, |_, state: &State| {
+                state.clients.iter().all(|client| client.fence.is_some())
+            }),
         ];
         if self.jumps == 0 {
             properties.push(Property::always(EXCLUSION, excluded));
@@ -48,7 +52,9 @@ impl Model for World {
             }));
         }
         if self.gate != Gate::Open {
-            properties.push(Property::sometimes(REFUSED, |_, state: &State| state.resource.refused));
+            properties.push(Property::sometimes(REFUSED, |_, state: &State| {
+                state.resource.refused
+            }));
         }
         properties
     }
@@ -85,10 +91,15 @@ fn holds(name: &str, world: World) {
 
 /// The checker must find how this world goes wrong.
 fn breaks(name: &str, world: World, property: &'static str) {
-    let search = world.checker().finish_when(HasDiscoveries::AnyOf([property].into()));
+    let search = world
+        .checker()
+        .finish_when(HasDiscoveries::AnyOf([property].into()));
     let checker = search.threads(2).spawn_bfs().join();
     let Some(path) = checker.discovery(property) else {
-        panic!("{name}: {} states and no violation of: {property}", checker.unique_state_count());
+        panic!(
+            "{name}: {} states and no violation of: {property}",
+            checker.unique_state_count()
+        );
     };
     let steps = path.into_actions();
     println!("{name}: broken after {} steps: {steps:?}", steps.len());
@@ -96,7 +107,14 @@ fn breaks(name: &str, world: World, property: &'static str) {
 
 #[test]
 fn a_pause_breaks_it_without_fences() {
-    breaks("a pause", World { gate: Gate::Open, ..OURS }, RESOURCE);
+    breaks(
+        "a pause",
+        World {
+            gate: Gate::Open,
+            ..OURS
+        },
+        RESOURCE,
+    );
 }
 
 #[test]
@@ -105,7 +123,9 @@ fn a_clock_that_jumps_breaks_exclusion() {
     let world = Jumpy(World { jumps: 1, ..OURS });
     let search = world.checker().finish_when(HasDiscoveries::Any);
     let checker = search.threads(2).spawn_bfs().join();
-    let path = checker.discovery(EXCLUSION).expect("two holders at the same time");
+    let path = checker
+        .discovery(EXCLUSION)
+        .expect("two holders at the same time");
     println!("a clock: broken after {:?}", path.into_actions());
 }
 
@@ -129,7 +149,10 @@ impl Model for Jumpy {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always(EXCLUSION, |jumpy: &Self, state: &State| excluded(&jumpy.0, state))]
+        vec![Property::always(
+            EXCLUSION,
+            |jumpy: &Self, state: &State| excluded(&jumpy.0, state),
+        )]
     }
 }
 
@@ -141,33 +164,74 @@ fn fences_of_the_majority_hold_under_pauses() {
 #[test]
 fn fences_of_the_majority_hold_under_a_jump() {
     holds("a jump", World { jumps: 1, ..OURS });
-    holds("a jump, fences that follow the clock", World { jumps: 1, clocked: true, ..OURS });
+    holds(
+        "a jump, fences that follow the clock",
+        World {
+            jumps: 1,
+            clocked: true,
+            ..OURS
+        },
+    );
 }
 
 /// Without the second phase a later holder can have a smaller fence: the two majorities share a node, and that node
 /// need not be the one with the largest number.
 #[test]
 fn one_phase_is_not_enough() {
-    breaks("one phase", World { second: Second::None, ..OURS }, FENCES);
+    breaks(
+        "one phase",
+        World {
+            second: Second::None,
+            ..OURS
+        },
+        FENCES,
+    );
 }
 
 /// Stored by any majority, the fences of two grants that overlap can be the same number: then the owner must decide.
 #[test]
 fn a_stored_fence_can_be_had_twice() {
-    let stored = World { jumps: 1, second: Second::Stored, ..OURS };
+    let stored = World {
+        jumps: 1,
+        second: Second::Stored,
+        ..OURS
+    };
     breaks("the same number twice", stored.clone(), RESOURCE);
-    holds("number and owner", World { gate: Gate::Owner, ..stored });
+    holds(
+        "number and owner",
+        World {
+            gate: Gate::Owner,
+            ..stored
+        },
+    );
 }
 
 #[test]
 fn a_restart_with_nothing_breaks_it() {
-    let forgets = World { restarts: 1, ..OURS };
-    breaks("votes at once", World { abstains: false, ..forgets.clone() }, EXCLUSION);
+    let forgets = World {
+        restarts: 1,
+        ..OURS
+    };
+    breaks(
+        "votes at once",
+        World {
+            abstains: false,
+            ..forgets.clone()
+        },
+        EXCLUSION,
+    );
     // Staying out for a lease saves exclusion, not the counter.
     breaks("counters are lost", forgets, FENCES);
 }
 
 #[test]
 fn a_restart_with_nothing_is_harmless_with_clocked_fences() {
-    holds("a restart", World { restarts: 1, clocked: true, ..OURS });
+    holds(
+        "a restart",
+        World {
+            restarts: 1,
+            clocked: true,
+            ..OURS
+        },
+    );
 }

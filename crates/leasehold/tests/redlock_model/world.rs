@@ -172,7 +172,11 @@ impl World {
             Action::Release(who) => {
                 state.clients[who].phase = Phase::Over;
                 let mine = |node: &&mut Node| node.holder.is_some_and(|(holder, _)| holder == who);
-                state.nodes.iter_mut().filter(mine).for_each(|node| node.holder = None);
+                state
+                    .nodes
+                    .iter_mut()
+                    .filter(mine)
+                    .for_each(|node| node.holder = None);
             }
             Action::Jump(node) => {
                 state.jumped += 1;
@@ -185,8 +189,16 @@ impl World {
     fn restart(&self, state: &mut State, node: usize) {
         state.restarted += 1;
         let ahead = state.nodes[node].ahead;
-        let votes_from = if self.abstains { state.now + ahead + LEASE } else { 0 };
-        state.nodes[node] = Node { ahead, votes_from, ..Node::default() };
+        let votes_from = if self.abstains {
+            state.now + ahead + LEASE
+        } else {
+            0
+        };
+        state.nodes[node] = Node {
+            ahead,
+            votes_from,
+            ..Node::default()
+        };
     }
 
     fn handle(&self, state: &mut State, who: usize, at: usize) {
@@ -282,18 +294,26 @@ impl World {
 
     fn moves(&self, state: &State, who: usize, actions: &mut Vec<Action>) {
         let client = &state.clients[who];
-        let slots = |wanted: fn(&Slot) -> bool| (0..NODES).filter(move |at| wanted(&client.slots[*at]));
+        let slots =
+            |wanted: fn(&Slot) -> bool| (0..NODES).filter(move |at| wanted(&client.slots[*at]));
         match client.phase {
             // The first client begins first: they are alike.
-            Phase::New if who == 0 || state.clients[0].phase != Phase::New => actions.push(Action::Begin(who)),
+            Phase::New if who == 0 || state.clients[0].phase != Phase::New => {
+                actions.push(Action::Begin(who))
+            }
             Phase::Asking => {
-                actions.extend(slots(|slot| *slot == Slot::Fresh).map(|at| Action::Handle(who, at)));
+                actions
+                    .extend(slots(|slot| *slot == Slot::Fresh).map(|at| Action::Handle(who, at)));
                 actions.push(Action::Decide(who));
             }
             Phase::Telling(_) => {
                 let all = |slot: &Slot| *slot != Slot::Stored;
                 let counted = |slot: &Slot| matches!(slot, Slot::Granted(_));
-                let wanted = if self.second == Second::Stored { all } else { counted };
+                let wanted = if self.second == Second::Stored {
+                    all
+                } else {
+                    counted
+                };
                 actions.extend(slots(wanted).map(|at| Action::Handle(who, at)));
                 actions.push(Action::Hold(who));
             }

@@ -32,9 +32,13 @@ impl Nodes {
     /// Tries for a majority; gives back what did not become one.
     pub(super) async fn attempt(&self, claim: &Claim, asker: &Asker) -> Result<Attempt> {
         let yes = |vote: &Vote| matches!(vote, Vote::Yes(_));
+        let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         let run = Run::claim(self.config.keys(), claim, asker);
         let votes = self.votes(run, self.config.patience(claim.lease), |said| {
-            count(said, yes) >= self.majority() || self.hopeless(count_noes(said, yes))
+            // A no is not enough: whether somebody has it, or too few can be asked, are different answers.
+            let told =
+                count(said, voting) >= self.majority() || self.hopeless(count_noes(said, voting));
+            count(said, yes) >= self.majority() || (told && self.hopeless(count_noes(said, yes)))
         });
         let votes = votes.await;
         if count(&votes, yes) >= self.majority()
@@ -42,8 +46,8 @@ impl Nodes {
         {
             return Ok(Attempt::Held(held));
         }
-        self.tell(vec![Run::give_way(self.config.keys(), claim, asker)]).await;
-        let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
+        self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])
+            .await;
         match count(&votes, voting) >= self.majority() {
             true => Ok(Attempt::Busy(again(claim, &votes))),
             false => Err(self.no_vote(&votes)),
@@ -51,14 +55,20 @@ impl Nodes {
     }
 
     async fn confirm(&self, claim: &Claim, votes: &Said<Vote>) -> Option<Held> {
-        let fences: Vec<_> = votes.iter().map(|said| match said {
-            Some(Ok(Vote::Yes(fence))) => Some(*fence),
-            _ => None,
-        }).collect();
+        let fences: Vec<_> = votes
+            .iter()
+            .map(|said| match said {
+                Some(Ok(Vote::Yes(fence))) => Some(*fence),
+                _ => None,
+            })
+            .collect();
         let fence: Fence = fences.iter().flatten().max().copied()?;
         // The other nodes are told as well, for those who look; they do not count.
         let counted = |said: &Said<Vote>| -> Said<Vote> {
-            let among = said.iter().zip(&fences).filter(|(_, fence)| fence.is_some());
+            let among = said
+                .iter()
+                .zip(&fences)
+                .filter(|(_, fence)| fence.is_some());
             among.map(|(said, _)| said.clone()).collect()
         };
         let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
@@ -70,19 +80,30 @@ impl Nodes {
         });
         let said = counted(&said.await);
         let wanted = count(&said, |vote| *vote == Vote::Held { wanted: true }) > 0;
-        (count(&said, held) >= self.majority()).then_some(Held { fence, block: FENCE_BLOCK, wanted })
+        (count(&said, held) >= self.majority()).then_some(Held {
+            fence,
+            block: FENCE_BLOCK,
+            wanted,
+        })
     }
 
     fn no_vote(&self, votes: &Said<Vote>) -> crate::error::Error {
-        let left = votes.iter().flatten().flatten().filter_map(|vote| match vote {
-            Vote::New(left) => Some(*left),
-            _ => None,
-        });
+        let left = votes
+            .iter()
+            .flatten()
+            .flatten()
+            .filter_map(|vote| match vote {
+                Vote::New(left) => Some(*left),
+                _ => None,
+            });
         match left.max() {
             None => self.short(votes, Step::Claim),
             Some(left) => {
-                let what = format!("too few nodes vote: some began not long ago, and do within {left:?}");
-                crate::error::Error::new(crate::error::ErrorKind::Unavailable, Step::Claim, what).on("redlock").perhaps()
+                let what =
+                    format!("too few nodes vote: some began not long ago, and do within {left:?}");
+                crate::error::Error::new(crate::error::ErrorKind::Unavailable, Step::Claim, what)
+                    .on("redlock")
+                    .perhaps()
             }
         }
     }
@@ -91,12 +112,20 @@ impl Nodes {
 /// When a release that nobody told of, or the end of the holder's lease, should be looked for.
 fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
     let usual = (claim.lease / 10).clamp(SHORTEST, LONGEST);
-    let busy = votes.iter().flatten().flatten().filter_map(|vote| match vote {
-        Vote::Busy { left, settled } => Some((*left, *settled)),
-        _ => None,
-    });
+    let busy = votes
+        .iter()
+        .flatten()
+        .flatten()
+        .filter_map(|vote| match vote {
+            Vote::Busy { left, settled } => Some((*left, *settled)),
+            _ => None,
+        });
     match busy.clone().any(|(_, settled)| settled) {
-        true => busy.map(|(left, _)| left).min().unwrap_or(usual).clamp(SHORTEST, usual),
+        true => busy
+            .map(|(left, _)| left)
+            .min()
+            .unwrap_or(usual)
+            .clamp(SHORTEST, usual),
         false => SPLIT.min(usual),
     }
 }

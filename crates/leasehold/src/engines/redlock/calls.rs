@@ -28,7 +28,11 @@ impl<T: Send + 'static> Calls<T> {
     }
 
     /// Waits until enough is known, all have answered, or the time is over.
-    pub(super) async fn until(mut self, patience: Duration, mut enough: impl FnMut(&Said<T>) -> bool + Send) -> Said<T> {
+    pub(super) async fn until(
+        mut self,
+        patience: Duration,
+        mut enough: impl FnMut(&Said<T>) -> bool + Send,
+    ) -> Said<T> {
         let gather = poll_fn(|context| {
             for (call, said) in self.pending.iter_mut().zip(&mut self.said) {
                 if let Some(pending) = call

@@ -37,13 +37,17 @@ impl Config {
         redis.keys.prefix.push_str(INFIX);
         redis.hosts.sort_by_key(Address::to_string);
         if redis.hosts.len() < 3 || redis.hosts.len() > 32 {
-            return wrong("write redlock://HOST,HOST,HOST: a majority needs 3 nodes at least, and 32 at most");
+            return wrong(
+                "write redlock://HOST,HOST,HOST: a majority needs 3 nodes at least, and 32 at most",
+            );
         }
         if redis.hosts.windows(2).any(|two| two[0] == two[1]) {
             return wrong("a node is named twice: its vote would count twice");
         }
         if redis.replicas > 0 {
-            return wrong("a node of Redlock has no replicas: write more nodes instead of replicas=N");
+            return wrong(
+                "a node of Redlock has no replicas: write more nodes instead of replicas=N",
+            );
         }
         let longest = match longest.map(str::parse) {
             None => LONGEST,
@@ -55,7 +59,10 @@ impl Config {
 
     /// What each node is told apart.
     pub(super) fn nodes(&self) -> impl Iterator<Item = Redis> {
-        let alone = |host: &Address| Redis { hosts: vec![host.clone()], ..self.redis.clone() };
+        let alone = |host: &Address| Redis {
+            hosts: vec![host.clone()],
+            ..self.redis.clone()
+        };
         self.redis.hosts.iter().map(alone)
     }
 
@@ -76,7 +83,12 @@ impl Config {
     /// Where it is, without secrets. Hosts in any order are the same place.
     pub(super) fn location(&self) -> String {
         let hosts: Vec<_> = self.redis.hosts.iter().map(Address::to_string).collect();
-        format!("redlock://{}/{}?prefix={}", hosts.join(","), self.redis.database, self.redis.keys.prefix)
+        format!(
+            "redlock://{}/{}?prefix={}",
+            hosts.join(","),
+            self.redis.database,
+            self.redis.keys.prefix
+        )
     }
 }
 
@@ -92,12 +104,21 @@ mod tests {
     #[test]
     fn urls_are_understood() {
         let three = config("redlock://u:hunter2@c,b:7,a/2?longest=5&timeout=50").unwrap();
-        assert_eq!(three.location(), "redlock://a:6379,b:7,c:6379/2?prefix=lh:rl:");
+        assert_eq!(
+            three.location(),
+            "redlock://a:6379,b:7,c:6379/2?prefix=lh:rl:"
+        );
         assert!(!format!("{three:?}").contains("hunter2"));
         assert_eq!(three.longest, Duration::from_secs(5));
         assert_eq!(three.nodes().count(), 3);
-        assert_eq!(three.patience(Duration::from_secs(10)), Duration::from_millis(50));
-        assert_eq!(three.patience(Duration::from_millis(80)), Duration::from_millis(10));
+        assert_eq!(
+            three.patience(Duration::from_secs(10)),
+            Duration::from_millis(50)
+        );
+        assert_eq!(
+            three.patience(Duration::from_millis(80)),
+            Duration::from_millis(10)
+        );
     }
 
     #[test]

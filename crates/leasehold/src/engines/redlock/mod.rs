@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::config::Config;
 use self::calls::Said;
+use self::config::Config;
 use self::nodes::Nodes;
 use self::script::Run;
 use self::session::RedlockSession;
 use super::mailbox::eviction;
 use crate::claim::{ById, ClaimId};
-use crate::engine::{Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict};
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+};
 use crate::error::{Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
@@ -97,10 +99,19 @@ impl Engine for Redlock {
         self.nodes.lines(&names).await
     }
 
-    async fn evict(&self, name: &Name, fence: Option<Fence>, by: &Identity, why: &str) -> Result<u32> {
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
         let keys = self.nodes.config.keys();
         let run = Run::evict(keys, name, fence, eviction(&by.to_string(), why));
-        let said = self.nodes.ask(vec![run], self.nodes.config.unhurried(), |_| false).await;
+        let said = self
+            .nodes
+            .ask(vec![run], self.nodes.config.unhurried(), |_| false)
+            .await;
         if answered(&said) < self.nodes.majority() {
             return Err(self.nodes.short(&said, Step::Evict).of(name));
         }
@@ -110,7 +121,10 @@ impl Engine for Redlock {
                 *evicted.entry(id).or_default() += 1;
             }
         }
-        let lost = evicted.values().filter(|nodes| **nodes >= self.nodes.majority()).count();
+        let lost = evicted
+            .values()
+            .filter(|nodes| **nodes >= self.nodes.majority())
+            .count();
         if lost > 0 {
             tracing::warn!(%name, %by, why, "evicted");
         }

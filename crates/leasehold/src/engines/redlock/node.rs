@@ -62,7 +62,8 @@ impl Node {
         self.connected().await?;
         let runs = &*runs;
         let replies = self.link().send(&self.calls(runs)).await?;
-        let forgotten = |reply: &Reply| matches!(reply, Reply::Refused(why) if why.code() == "NOSCRIPT");
+        let forgotten =
+            |reply: &Reply| matches!(reply, Reply::Refused(why) if why.code() == "NOSCRIPT");
         let replies = match replies.iter().any(forgotten) {
             false => replies,
             true => {
@@ -92,13 +93,20 @@ impl Node {
         let marker = format!("{}!run", self.config.keys.prefix);
         let digest = self.digest.get().map_or("", String::as_str);
         let run = self.run.lock().clone();
-        runs.iter().map(|one| one.call(digest, &marker, &run, self.longest)).collect()
+        runs.iter()
+            .map(|one| one.call(digest, &marker, &run, self.longest))
+            .collect()
     }
 }
 
 impl Owner for Node {
     fn greeting(&self) -> Vec<Call> {
-        vec![script::load(), Call::new("INFO server"), Call::new("INFO memory"), Call::new("ROLE")]
+        vec![
+            script::load(),
+            Call::new("INFO server"),
+            Call::new("INFO memory"),
+            Call::new("ROLE"),
+        ]
     }
 
     fn channels(&self, _: &Target) -> Vec<Channel> {
@@ -107,15 +115,31 @@ impl Owner for Node {
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
         let mut replies = replies.into_iter();
-        let mut next = || replies.next().ok_or_else(|| Trouble::strange("a short greeting"));
+        let mut next = || {
+            replies
+                .next()
+                .ok_or_else(|| Trouble::strange("a short greeting"))
+        };
         let _ = self.digest.set(next()?.text()?);
         let infos = [next()?, next()?];
         fit::check(&infos, &next()?, &self.config)?;
         let server = infos[0].clone().text()?;
-        let field = |name: &str| server.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let unseen = || Trouble::Unfit("INFO server does not tell when the node began, and its vote depends on it".to_owned());
+        let field = |name: &str| {
+            server
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(str::trim)
+        };
+        let unseen = || {
+            Trouble::Unfit(
+                "INFO server does not tell when the node began, and its vote depends on it"
+                    .to_owned(),
+            )
+        };
         let run = field("run_id:").ok_or_else(unseen)?;
-        let up = field("uptime_in_seconds:").and_then(|up| up.parse().ok()).ok_or_else(unseen)?;
+        let up = field("uptime_in_seconds:")
+            .and_then(|up| up.parse().ok())
+            .ok_or_else(unseen)?;
         *self.run.lock() = (run.to_owned(), up);
         Ok(())
     }

@@ -51,7 +51,9 @@ impl Nodes {
             Box::pin(async move { node.link().ready().await }) as Call<()>
         });
         let enough = |said: &Said<()>| said.iter().flatten().flatten().count() >= self.majority();
-        Calls::new(ready).until(self.config.unhurried(), enough).await
+        Calls::new(ready)
+            .until(self.config.unhurried(), enough)
+            .await
     }
 
     /// Asks every node at once, until enough is known or the time is over. What one of them is asked comes to it
@@ -63,7 +65,10 @@ impl Nodes {
         enough: impl FnMut(&Said<Answers>) -> bool + Send,
     ) -> Said<Answers> {
         let runs: Arc<[Run]> = runs.into();
-        let calls = self.all.iter().map(|node| Box::pin(node.clone().run(runs.clone())) as Call<Answers>);
+        let calls = self
+            .all
+            .iter()
+            .map(|node| Box::pin(node.clone().run(runs.clone())) as Call<Answers>);
         Calls::new(calls).until(patience, enough).await
     }
 
@@ -79,33 +84,57 @@ impl Nodes {
         patience: Duration,
         mut enough: impl FnMut(&Said<Vote>) -> bool + Send,
     ) -> Said<Vote> {
-        let said = self.ask(vec![run], patience, |said| enough(&votes_at(said, 0))).await;
+        let said = self
+            .ask(vec![run], patience, |said| enough(&votes_at(said, 0)))
+            .await;
         votes_at(&said, 0)
     }
 
     /// Why there is no majority.
     pub(super) fn short<T>(&self, said: &Said<T>, step: Step) -> Error {
-        let troubles: Vec<_> = said.iter().filter_map(|said| said.as_ref()?.as_ref().err()).collect();
+        let troubles: Vec<_> = said
+            .iter()
+            .filter_map(|said| said.as_ref()?.as_ref().err())
+            .collect();
         if let Some(why) = troubles.iter().find(|trouble| trouble.is_final()) {
             return (*why).clone().at(step).on("redlock").perhaps();
         }
         let answered = said.iter().flatten().filter(|said| said.is_ok()).count();
-        let why = troubles.first().map_or("the others are silent".to_owned(), |why| format!("{why:?}"));
-        let what = format!("{answered} of {} nodes answer, and {} must: {why}", self.all.len(), self.majority());
-        Error::new(ErrorKind::Unavailable, step, what).on("redlock").perhaps()
+        let why = troubles
+            .first()
+            .map_or("the others are silent".to_owned(), |why| format!("{why:?}"));
+        let what = format!(
+            "{answered} of {} nodes answer, and {} must: {why}",
+            self.all.len(),
+            self.majority()
+        );
+        Error::new(ErrorKind::Unavailable, step, what)
+            .on("redlock")
+            .perhaps()
     }
 }
 
 /// What each node said of the claim at this place.
 pub(super) fn votes_at(said: &Said<Answers>, at: usize) -> Said<Vote> {
-    let one = |answers: &Answers| answers.get(at).map_or_else(|| Err(Trouble::strange("too few answers")), |one| vote(one));
-    let each = said.iter().map(|said| said.as_ref().map(|said| said.as_ref().map_err(Trouble::clone).and_then(one)));
+    let one = |answers: &Answers| {
+        answers
+            .get(at)
+            .map_or_else(|| Err(Trouble::strange("too few answers")), |one| vote(one))
+    };
+    let each = said.iter().map(|said| {
+        said.as_ref()
+            .map(|said| said.as_ref().map_err(Trouble::clone).and_then(one))
+    });
     each.collect()
 }
 
 /// How many nodes said such a thing.
 pub(super) fn count(said: &Said<Vote>, wanted: impl Fn(&Vote) -> bool) -> usize {
-    said.iter().flatten().flatten().filter(|vote| wanted(vote)).count()
+    said.iter()
+        .flatten()
+        .flatten()
+        .filter(|vote| wanted(vote))
+        .count()
 }
 
 /// How many nodes said something that is not such a thing, or cannot be reached.

@@ -30,7 +30,10 @@ pub(super) enum News {
 impl Post {
     pub(super) fn new() -> Self {
         let address = format!("p{:016x}", rand::random::<u64>());
-        Self { address, sessions: Shared::default() }
+        Self {
+            address,
+            sessions: Shared::default(),
+        }
     }
 
     pub(super) fn add(&self, id: SessionId, session: Weak<RedlockSession>) {
@@ -63,13 +66,21 @@ fn read(message: &str) -> Option<(SessionId, ClaimId, News)> {
     let what = words.next()?;
     let claim = claim_id(words.next()?)?;
     let session = session_id(words.next()?)?;
-    let mut text = || percent_decode_str(words.next()?).decode_utf8().ok().map(String::from);
+    let mut text = || {
+        percent_decode_str(words.next()?)
+            .decode_utf8()
+            .ok()
+            .map(String::from)
+    };
     let news = match what {
         "F" => News::Free,
         "W" => News::Wanted,
         "E" => {
             let by = text()?;
-            News::Ended(Ended::Evicted { by, why: text().unwrap_or_default() })
+            News::Ended(Ended::Evicted {
+                by,
+                why: text().unwrap_or_default(),
+            })
         }
         _ => return None,
     };
@@ -83,14 +94,22 @@ mod tests {
     #[test]
     fn messages_are_read() {
         let at = format!("{:032x} pbox.{:032x}", 7, 9);
-        let said = |line: String| read(&line).map(|(session, claim, news)| {
-            assert_eq!((session, claim), (SessionId::from_u128(9), ClaimId::from_u128(7)));
-            news
-        });
+        let said = |line: String| {
+            read(&line).map(|(session, claim, news)| {
+                assert_eq!(
+                    (session, claim),
+                    (SessionId::from_u128(9), ClaimId::from_u128(7))
+                );
+                news
+            })
+        };
         assert_eq!(said(format!("F {at}")), Some(News::Free));
         assert_eq!(said(format!("W {at}")), Some(News::Wanted));
         let (by, why) = ("a".to_owned(), "b c".to_owned());
-        assert_eq!(said(format!("E {at} a b%20c")), Some(News::Ended(Ended::Evicted { by, why })));
+        assert_eq!(
+            said(format!("E {at} a b%20c")),
+            Some(News::Ended(Ended::Evicted { by, why }))
+        );
         for odd in ["", "F", "Q 1 2", "F x y"] {
             assert_eq!(read(odd), None);
         }

@@ -37,7 +37,12 @@ impl Run {
     /// An operation on no names yet.
     pub(super) fn new(what: &'static str) -> Self {
         let mark = format!("{:08x}", rand::random::<u32>());
-        Self { what, mark, keys: Vec::new(), args: Vec::new() }
+        Self {
+            what,
+            mark,
+            keys: Vec::new(),
+            args: Vec::new(),
+        }
     }
 
     fn on(mut self, keys: &Keys, name: &Name, args: impl IntoIterator<Item = String>) -> Self {
@@ -48,7 +53,11 @@ impl Run {
 
     fn asking(what: &'static str, keys: &Keys, claim: &Claim, asker: &Asker) -> Self {
         let waits = u8::from(claim.waits).to_string();
-        Self::new(what).on(keys, &claim.name, about(claim, asker).into_iter().chain([waits]))
+        Self::new(what).on(
+            keys,
+            &claim.name,
+            about(claim, asker).into_iter().chain([waits]),
+        )
     }
 
     pub(super) fn claim(keys: &Keys, claim: &Claim, asker: &Asker) -> Self {
@@ -65,7 +74,11 @@ impl Run {
 
     #[must_use]
     pub(super) fn beat(self, keys: &Keys, claim: &Claim, asker: &Asker, fence: Fence) -> Self {
-        self.on(keys, &claim.name, about(claim, asker).into_iter().chain([fence.to_string()]))
+        self.on(
+            keys,
+            &claim.name,
+            about(claim, asker).into_iter().chain([fence.to_string()]),
+        )
     }
 
     #[must_use]
@@ -84,11 +97,21 @@ impl Run {
     }
 
     /// The call on a node whose run is known.
-    pub(super) fn call(&self, digest: &str, marker: &str, run: &(String, u64), longest: Duration) -> Call {
+    pub(super) fn call(
+        &self,
+        digest: &str,
+        marker: &str,
+        run: &(String, u64),
+        longest: Duration,
+    ) -> Call {
         let keys = (self.keys.len() + 1).to_string();
         let call = Call::new("EVALSHA").arg(digest).arg(keys).arg(marker);
         let call = self.keys.iter().fold(call, Call::arg);
-        let call = call.arg(self.what).arg(&self.mark).arg(&run.0).arg(run.1.to_string());
+        let call = call
+            .arg(self.what)
+            .arg(&self.mark)
+            .arg(&run.0)
+            .arg(run.1.to_string());
         let call = call.arg(micros(longest).to_string());
         self.args.iter().fold(call, Call::arg)
     }
@@ -96,7 +119,10 @@ impl Run {
     /// The answers, one for each name.
     pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
         let mut replies = reply.list()?.into_iter();
-        let mark = replies.next().ok_or(Trouble::Strange("nothing".to_owned()))?.text()?;
+        let mark = replies
+            .next()
+            .ok_or(Trouble::Strange("nothing".to_owned()))?
+            .text()?;
         if mark != self.mark || replies.len() != self.keys.len() {
             return Err(Trouble::Strange("the answer to another call".to_owned()));
         }
@@ -106,7 +132,12 @@ impl Run {
 
 fn about(claim: &Claim, asker: &Asker) -> [String; 4] {
     let lease = micros(claim.lease).to_string();
-    [claim_text(claim.id), asker.session.clone(), asker.who.clone(), lease]
+    [
+        claim_text(claim.id),
+        asker.session.clone(),
+        asker.who.clone(),
+        lease,
+    ]
 }
 
 /// What a node says of one claim.
@@ -115,22 +146,37 @@ pub(super) enum Vote {
     /// Yes, with the first fence of a block.
     Yes(Fence),
     /// Somebody else has it, for so long; perhaps not with a majority.
-    Busy { left: Duration, settled: bool },
+    Busy {
+        left: Duration,
+        settled: bool,
+    },
     /// It began not long ago and stays out of votes for so long.
     New(Duration),
-    Held { wanted: bool },
+    Held {
+        wanted: bool,
+    },
     Released,
     Gone,
 }
 
 pub(super) fn vote(answer: &[Reply]) -> Result<Vote, Trouble> {
-    let word = |at: usize| answer.get(at).cloned().ok_or(Trouble::Strange("too short".to_owned()));
+    let word = |at: usize| {
+        answer
+            .get(at)
+            .cloned()
+            .ok_or(Trouble::Strange("too short".to_owned()))
+    };
     let time = |at: usize| Ok::<_, Trouble>(Duration::from_micros(word(at)?.number()?));
     Ok(match word(0)?.text()?.as_str() {
         "ok" => Vote::Yes(Fence::new(word(1)?.number()?)),
-        "busy" => Vote::Busy { left: time(1)?, settled: word(2)?.number::<u8>()? == 1 },
+        "busy" => Vote::Busy {
+            left: time(1)?,
+            settled: word(2)?.number::<u8>()? == 1,
+        },
         "new" => Vote::New(time(1)?),
-        "held" => Vote::Held { wanted: word(1)?.number::<u8>()? == 1 },
+        "held" => Vote::Held {
+            wanted: word(1)?.number::<u8>()? == 1,
+        },
         "released" => Vote::Released,
         "gone" => Vote::Gone,
         other => return Err(Trouble::strange(other)),
@@ -157,7 +203,8 @@ pub(super) struct Shown {
 
 pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
     let one = |reply: Reply| {
-        let [id, fence, since, until, who]: [Reply; 5] = reply.list()?.try_into().map_err(Trouble::strange)?;
+        let [id, fence, since, until, who]: [Reply; 5] =
+            reply.list()?.try_into().map_err(Trouble::strange)?;
         Ok(Shown {
             id: claim_id(&id.text()?).ok_or(Trouble::Strange("not an id".to_owned()))?,
             fence: u64::try_from(fence.number::<i64>()?).ok(),

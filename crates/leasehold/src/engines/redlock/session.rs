@@ -47,11 +47,17 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn fence(&self) -> Option<Fence> {
-        Some(self.fence.load(Ordering::Acquire)).filter(|fence| *fence > 0).map(Fence::new)
+        Some(self.fence.load(Ordering::Acquire))
+            .filter(|fence| *fence > 0)
+            .map(Fence::new)
     }
 
     fn held(&self, wanted: bool) -> Option<Held> {
-        self.fence().map(|fence| Held { fence, block: FENCE_BLOCK, wanted })
+        self.fence().map(|fence| Held {
+            fence,
+            block: FENCE_BLOCK,
+            wanted,
+        })
     }
 
     pub(super) fn holds(&self, held: Held) {
@@ -75,7 +81,14 @@ impl RedlockSession {
             who: format!("{}\n{}\n{}", who.pid, who.host, who.command),
         };
         let mine = Shared::default();
-        let session = Arc::new_cyclic(|this| Self { nodes, id, asker, inbox, mine, this: this.clone() });
+        let session = Arc::new_cyclic(|this| Self {
+            nodes,
+            id,
+            asker,
+            inbox,
+            mine,
+            this: this.clone(),
+        });
         session.nodes.post.add(id, session.this.clone());
         session
     }
@@ -92,10 +105,9 @@ impl RedlockSession {
                     entry.hinted.notify_one();
                 }
             }
-            // Being told too early does no harm; what is left elsewhere is given back by whoever hears of it.
+            // Being told too early does no harm. The other nodes hear it from whoever evicts, or it ends with its lease.
             News::Ended(why) if entry.fence().is_some() => {
                 self.forget(id);
-                self.give_back_later(entry);
                 self.inbox.deliver(Event::Ended(id, why));
             }
             News::Ended(_) => {}
@@ -112,24 +124,35 @@ impl RedlockSession {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop: a message must not wait")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engine's own event loop: a message must not wait"
+    )]
     fn give_back_later(&self, entry: Arc<Entry>) {
         let nodes = self.nodes.clone();
         drop(tokio::spawn(async move {
-            nodes.tell(vec![Run::new("release").release(nodes.config.keys(), &entry.claim)]).await;
+            nodes
+                .tell(vec![
+                    Run::new("release").release(nodes.config.keys(), &entry.claim),
+                ])
+                .await;
         }));
     }
 
     /// Redlock is a mutex: permits that are counted by majorities can be given to more than there are (three holders
     /// of two permits on three nodes), and readers are not built.
     fn supported(&self, claim: &Claim) -> Result<()> {
-        let refuse = |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
+        let refuse =
+            |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
         if claim.mode.capacity() != 1 {
             return refuse(format!("only a mutex; {} was asked for", claim.mode));
         }
         match claim.lease <= self.nodes.config.longest {
             true => Ok(()),
-            false => refuse(format!("a lease of {:?} is longer than longest={:?}", claim.lease, self.nodes.config.longest)),
+            false => refuse(format!(
+                "a lease of {:?} is longer than longest={:?}",
+                claim.lease, self.nodes.config.longest
+            )),
         }
     }
 
@@ -146,22 +169,40 @@ impl RedlockSession {
                 entry.holds(held);
                 Standing::Held(held)
             }
-            Attempt::Busy(again) if entry.claim.waits => Standing::Waiting { ahead: 1, look_again: again },
+            Attempt::Busy(again) if entry.claim.waits => Standing::Waiting {
+                ahead: 1,
+                look_again: again,
+            },
             Attempt::Busy(_) => Standing::Busy,
         })
     }
 
     async fn beat(&self, entries: &[Arc<Entry>], patience: Duration) -> Vec<Standing> {
         let keys = self.nodes.config.keys();
-        let runs: Vec<_> = entries.chunks(AT_ONCE).map(|entries| {
-            entries.iter().fold(Run::new("beat"), |run, entry| {
-                run.beat(keys, &entry.claim, &self.asker, entry.fence().unwrap_or(Fence::new(0)))
+        let runs: Vec<_> = entries
+            .chunks(AT_ONCE)
+            .map(|entries| {
+                entries.iter().fold(Run::new("beat"), |run, entry| {
+                    run.beat(
+                        keys,
+                        &entry.claim,
+                        &self.asker,
+                        entry.fence().unwrap_or(Fence::new(0)),
+                    )
+                })
             })
-        }).collect();
+            .collect();
         let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
-        let known = |said: &Said<Vote>| count(said, held) >= self.nodes.majority() || self.nodes.hopeless(said_no(said));
+        let known = |said: &Said<Vote>| {
+            count(said, held) >= self.nodes.majority() || self.nodes.hopeless(said_no(said))
+        };
         let all = 0..entries.len();
-        let said = self.nodes.ask(runs, patience, |said| all.clone().all(|at| known(&votes_at(said, at)))).await;
+        let said = self
+            .nodes
+            .ask(runs, patience, |said| {
+                all.clone().all(|at| known(&votes_at(said, at)))
+            })
+            .await;
         let standing = |(at, entry): (usize, &Arc<Entry>)| {
             let votes = votes_at(&said, at);
             let wanted = count(&votes, |vote| *vote == Vote::Held { wanted: true }) > 0;
@@ -177,10 +218,15 @@ impl RedlockSession {
     async fn try_all(&self, entries: Vec<(usize, Arc<Entry>)>) -> Vec<(usize, Standing)> {
         let mut tries = JoinSet::new();
         for (at, entry) in entries {
-            let Some(session) = self.this.upgrade() else { continue };
+            let Some(session) = self.this.upgrade() else {
+                continue;
+            };
             let _ = tries.spawn(async move {
                 let _talk = entry.talk.lock().await;
-                (at, session.try_for(&entry).await.unwrap_or(Standing::Unheard))
+                (
+                    at,
+                    session.try_for(&entry).await.unwrap_or(Standing::Unheard),
+                )
             });
         }
         tries.join_all().await
@@ -217,7 +263,10 @@ impl Session for RedlockSession {
             Standing::Waiting { look_again, .. } => {
                 super::wait::start(self.this.clone(), entry, look_again);
                 // The waiting is done here; a heartbeat only has to say that somebody still wants it.
-                Ok(Standing::Waiting { ahead: 1, look_again: claim.lease })
+                Ok(Standing::Waiting {
+                    ahead: 1,
+                    look_again: claim.lease,
+                })
             }
             Standing::Held(_) => Ok(standing),
             _ => {
@@ -240,7 +289,11 @@ impl Session for RedlockSession {
                 None => {}
             }
         }
-        let shortest = claims.iter().map(|claim| claim.lease).min().unwrap_or_default();
+        let shortest = claims
+            .iter()
+            .map(|claim| claim.lease)
+            .min()
+            .unwrap_or_default();
         let (beaten, tried) = tokio::join!(self.beat(&held, shortest / 4), self.try_all(waiting));
         for ((at, entry), standing) in places.into_iter().zip(&held).zip(beaten) {
             if standing == Standing::Gone {
@@ -251,12 +304,25 @@ impl Session for RedlockSession {
         }
         for (at, standing) in tried {
             standings[at] = match standing {
-                Standing::Waiting { ahead, .. } => Standing::Waiting { ahead, look_again: claims[at].lease },
+                Standing::Waiting { ahead, .. } => Standing::Waiting {
+                    ahead,
+                    look_again: claims[at].lease,
+                },
                 other => other,
             };
         }
-        match !claims.is_empty() && standings.iter().all(|standing| *standing == Standing::Unheard) {
-            true => Err(Error::new(ErrorKind::Unavailable, Step::Heartbeat, "no majority answers").on("redlock").perhaps()),
+        match !claims.is_empty()
+            && standings
+                .iter()
+                .all(|standing| *standing == Standing::Unheard)
+        {
+            true => Err(Error::new(
+                ErrorKind::Unavailable,
+                Step::Heartbeat,
+                "no majority answers",
+            )
+            .on("redlock")
+            .perhaps()),
             false => Ok(standings),
         }
     }
@@ -271,17 +337,25 @@ impl Session for RedlockSession {
         let released = |vote: &Vote| *vote == Vote::Released;
         let need = if held { self.nodes.majority() } else { 1 };
         let run = Run::new("release").release(self.nodes.config.keys(), claim);
-        let said = self.nodes.votes(run, self.nodes.config.patience(claim.lease), |said| {
-            // Without a grant nobody counts them: enough have heard it.
-            let heard = count(said, |_| true) >= self.nodes.majority();
-            (held && count(said, released) >= need) || (held && self.nodes.hopeless(count_noes(said, released))) || (!held && heard)
-        });
+        let said = self
+            .nodes
+            .votes(run, self.nodes.config.patience(claim.lease), |said| {
+                // Without a grant nobody counts them: enough have heard it.
+                let heard = count(said, |_| true) >= self.nodes.majority();
+                (held && count(said, released) >= need)
+                    || (held && self.nodes.hopeless(count_noes(said, released)))
+                    || (!held && heard)
+            });
         let said = said.await;
         if count(&said, |_| true) < self.nodes.majority() {
             return Err(self.nodes.short(&said, Step::Release));
         }
         self.forget(claim.id);
-        Ok(if count(&said, released) >= need { Release::Released } else { Release::Gone })
+        Ok(if count(&said, released) >= need {
+            Release::Released
+        } else {
+            Release::Gone
+        })
     }
 
     async fn close(&self) -> Result<()> {
@@ -295,12 +369,20 @@ impl Session for RedlockSession {
             drop(entry.talk.lock().await);
         }
         let keys = self.nodes.config.keys();
-        let runs: Vec<_> = mine.chunks(AT_ONCE).map(|entries| {
-            entries.iter().fold(Run::new("release"), |run, entry| run.release(keys, &entry.claim))
-        }).collect();
+        let runs: Vec<_> = mine
+            .chunks(AT_ONCE)
+            .map(|entries| {
+                entries.iter().fold(Run::new("release"), |run, entry| {
+                    run.release(keys, &entry.claim)
+                })
+            })
+            .collect();
         let answered = |said: &Said<_>| said.iter().flatten().filter(|said| said.is_ok()).count();
         let enough = |said: &Said<_>| answered(said) >= self.nodes.majority();
-        let said = self.nodes.ask(runs, self.nodes.config.unhurried(), enough).await;
+        let said = self
+            .nodes
+            .ask(runs, self.nodes.config.unhurried(), enough)
+            .await;
         if !enough(&said) {
             return Err(self.nodes.short(&said, Step::Close));
         }

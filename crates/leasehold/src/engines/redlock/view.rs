@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::super::error::Trouble;
 use super::super::session::who;
 use super::super::wire::Call;
-use super::node::{Answers, Node};
 use super::calls::Said;
+use super::node::{Answers, Node};
 use super::nodes::Nodes;
 use super::script::{Run, Shown, shown};
 use crate::claim::{ById, ClaimId, Mode};
@@ -23,9 +23,14 @@ impl Nodes {
     /// The lines of these names that are in use.
     pub(super) async fn lines(&self, names: &[Name]) -> Result<Vec<LineView>> {
         let keys = self.config.keys();
-        let runs: Vec<_> = names.chunks(AT_ONCE).map(|names| {
-            names.iter().fold(Run::new("look"), |run, name| run.look(keys, name))
-        }).collect();
+        let runs: Vec<_> = names
+            .chunks(AT_ONCE)
+            .map(|names| {
+                names
+                    .iter()
+                    .fold(Run::new("look"), |run, name| run.look(keys, name))
+            })
+            .collect();
         // Every node is waited for: what a few of them show may be old.
         let said = self.ask(runs, self.config.unhurried(), |_| false).await;
         let answered: Vec<_> = said.iter().flatten().flatten().collect();
@@ -53,11 +58,23 @@ impl Nodes {
             claim.since = claim.since.min(one.since);
             claim.until = claim.until.max(one.until);
         }
-        let mut views: Vec<_> = claims.into_values().map(|(holding, claim)| {
-            let holds = holding > 0 && holding + silent >= self.majority();
-            let fence = claim.fence.filter(|fence| holds && *fence > 0).map(Fence::new);
-            ClaimView::new(fence, Mode::Mutex, who(&claim.who), time(claim.since), time(claim.until))
-        }).collect();
+        let mut views: Vec<_> = claims
+            .into_values()
+            .map(|(holding, claim)| {
+                let holds = holding > 0 && holding + silent >= self.majority();
+                let fence = claim
+                    .fence
+                    .filter(|fence| holds && *fence > 0)
+                    .map(Fence::new);
+                ClaimView::new(
+                    fence,
+                    Mode::Mutex,
+                    who(&claim.who),
+                    time(claim.since),
+                    time(claim.until),
+                )
+            })
+            .collect();
         views.sort_by_key(|claim| claim.since);
         (!views.is_empty()).then(|| LineView::new(name.clone(), views))
     }
@@ -68,10 +85,12 @@ impl Nodes {
         let mut said: Said<Answers> = Vec::new();
         for node in self.all() {
             let found = tokio::time::timeout(self.config.unhurried(), node_names(self, node)).await;
-            said.push(found.ok().map(|found| found.map(|found| {
-                names.extend(found);
-                Vec::new()
-            })));
+            said.push(found.ok().map(|found| {
+                found.map(|found| {
+                    names.extend(found);
+                    Vec::new()
+                })
+            }));
         }
         let answered = said.iter().flatten().flatten().count();
         match answered >= self.majority() {
@@ -86,7 +105,10 @@ async fn node_names(nodes: &Nodes, node: &Node) -> std::result::Result<Vec<Name>
     node.link().ready().await?;
     let (mut cursor, mut names) = ("0".to_owned(), Vec::new());
     loop {
-        let scan = Call::new("SCAN").arg(&cursor).arg("MATCH").arg(keys.pattern());
+        let scan = Call::new("SCAN")
+            .arg(&cursor)
+            .arg("MATCH")
+            .arg(keys.pattern());
         let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
         let reply = node.link().send(&[scan]).await?.pop();
         let reply = reply.ok_or_else(|| Trouble::strange("nothing"))?;

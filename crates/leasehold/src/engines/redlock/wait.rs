@@ -16,7 +16,9 @@ pub(super) fn start(session: Weak<RedlockSession>, entry: Arc<Entry>, first: Dur
             // Random, so that two who met once do not meet for ever.
             let pause = again.mul_f64(0.5 + rand::random::<f64>());
             let _ = tokio::time::timeout(pause, entry.hinted.notified()).await;
-            let Some(session) = session.upgrade() else { return };
+            let Some(session) = session.upgrade() else {
+                return;
+            };
             again = look(&session, &entry).await.unwrap_or(first);
         }
     }));
