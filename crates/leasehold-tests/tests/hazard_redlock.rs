@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, State};
+use leasehold::{Client, ErrorKind, Gate, Guard, Name, Options, Released, State};
 use leasehold_testkit::poll::until;
 use leasehold_testkit::proxy::{Fate, Proxy};
+use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::{Nodes, let_vote, url};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -26,6 +27,25 @@ impl World {
             .map(|node| Proxy::before(node.port))
             .collect();
         Self { nodes, proxies }
+    }
+
+    /// The first node has a clock of its own.
+    fn with_clock() -> Self {
+        let mut nodes = Nodes::start(4);
+        nodes.nodes.insert(0, Redis::with_clock());
+        let_vote(&nodes.nodes[0]);
+        let proxies = nodes
+            .nodes
+            .iter()
+            .map(|node| Proxy::before(node.port))
+            .collect();
+        Self { nodes, proxies }
+    }
+
+    fn cut(&self, nodes: &[usize], fate: Fate) {
+        for at in nodes {
+            self.proxies[*at].set_both(fate);
+        }
     }
 
     /// A client that sees the nodes through the proxies.
@@ -247,4 +267,45 @@ async fn new_nodes_say_when_they_vote() {
     assert!(error.to_string().contains("began not long ago"), "{error}");
     let held = until_held(&client, "z").await;
     assert_eq!(held.release().await.expect("released"), Released::Released);
+}
+
+/// The largest fence of a majority is known to the next one, also if the node that gave it is not in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_clock_does_not_bring_fences_back() {
+    let world = World::with_clock();
+    world.nodes.nodes[0].step(3600);
+    let (a, b) = (world.client().await, world.client().await);
+    world.cut(&[3, 4], Fate::Hold);
+    let first = until_held(&a, "x").await;
+    let fence = first.fence();
+    let ahead = Duration::from_micros(fence.get().saturating_sub(Clock::boot().wall()));
+    assert!(
+        ahead > Duration::from_secs(3000),
+        "the fast node was not asked"
+    );
+    assert_eq!(first.release().await.expect("released"), Released::Released);
+    world.cut(&[3, 4], Fate::Pass);
+    world.cut(&[0, 1], Fate::Hold);
+    let next = until_held(&b, "x").await;
+    assert!(next.fence() > fence, "{} after {fence}", next.fence());
+}
+
+/// What the guarantees call fenced: a clock that jumps lets a second holder in, and its fence shuts the first one out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_is_fenced() {
+    let world = World::with_clock();
+    let (a, b) = (world.client().await, world.client().await);
+    world.cut(&[3, 4], Fate::Hold);
+    let first = a.mutex("x").keep_alive(false).lock().await.expect("free");
+    world.has("x", &[0, 1, 2]);
+    world.nodes.nodes[0].step(60);
+    world.cut(&[3, 4], Fate::Pass);
+    let second = until_held(&b, "x").await;
+    println!("both hold: {:?} and {:?}", first.state(), second.state());
+    let gate = Gate::new();
+    gate.admit(first.fence()).expect("the only one so far");
+    gate.admit(second.fence()).expect("the later one");
+    let _ = gate
+        .admit(first.fence())
+        .expect_err("the earlier one is shut out");
 }
