@@ -16,7 +16,7 @@ fn subject() -> Subject {
     let url = Url::parse(&nodes().url()).expect("a URL");
     let mut subject = Subject::new(Redlock::new(&url).expect("an engine"));
     // A node has an eighth of the lease to answer.
-    subject.lease = Duration::from_millis(1500);
+    subject.lease = Duration::from_millis(2500);
     subject
 }
 

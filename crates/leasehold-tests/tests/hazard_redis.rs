@@ -1,6 +1,4 @@
 //! Hazards of a Redis server: killed, restarted, paused, full, with another clock, with other rights.
-#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
-
 use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};

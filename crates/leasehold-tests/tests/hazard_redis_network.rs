@@ -1,6 +1,4 @@
 //! The network before a Redis server: delayed, reset, silent, in both directions and at every message.
-#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

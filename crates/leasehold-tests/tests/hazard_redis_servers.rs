@@ -1,6 +1,4 @@
 //! Several Redis servers: a master that dies below Sentinel, replicas that lag, a shard that is silent.
-#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -32,9 +32,13 @@ impl Nodes {
     /// Tries for a majority; gives back what did not become one.
     pub(super) async fn attempt(&self, claim: &Claim, asker: &Asker) -> Result<Attempt> {
         let yes = |vote: &Vote| matches!(vote, Vote::Yes(_));
+        let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         let run = Run::claim(self.config.keys(), claim, asker);
         let votes = self.votes(run, self.config.patience(claim.lease), |said| {
-            count(said, yes) >= self.majority() || self.hopeless(count_noes(said, yes))
+            // A no is not enough: whether somebody has it, or too few can be asked, are different answers.
+            let told =
+                count(said, voting) >= self.majority() || self.hopeless(count_noes(said, voting));
+            count(said, yes) >= self.majority() || (told && self.hopeless(count_noes(said, yes)))
         });
         let votes = votes.await;
         if count(&votes, yes) >= self.majority()
@@ -44,7 +48,6 @@ impl Nodes {
         }
         self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])
             .await;
-        let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         match count(&votes, voting) >= self.majority() {
             true => Ok(Attempt::Busy(again(claim, &votes))),
             false => Err(self.no_vote(&votes)),

@@ -44,16 +44,22 @@ impl Nodes {
         self.all.len() - noes < self.majority()
     }
 
-    /// Waits for the first connections to a majority.
+    /// Waits for the first connections: a little for all of them, and longer for a majority.
     pub(super) async fn ready(&self) -> Said<()> {
-        let ready = self.all.iter().map(|node| {
+        let there = |said: &Said<()>| said.iter().flatten().flatten().count() >= self.majority();
+        let patience = self.config.unhurried();
+        let said = self.first().until(patience / 4, |_| false).await;
+        match there(&said) {
+            true => said,
+            false => self.first().until(patience, there).await,
+        }
+    }
+
+    fn first(&self) -> Calls<()> {
+        Calls::new(self.all.iter().map(|node| {
             let node = node.clone();
             Box::pin(async move { node.link().ready().await }) as Call<()>
-        });
-        let enough = |said: &Said<()>| said.iter().flatten().flatten().count() >= self.majority();
-        Calls::new(ready)
-            .until(self.config.unhurried(), enough)
-            .await
+        }))
     }
 
     /// Asks every node at once, until enough is known or the time is over. What one of them is asked comes to it

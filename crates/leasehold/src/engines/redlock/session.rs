@@ -105,10 +105,9 @@ impl RedlockSession {
                     entry.hinted.notify_one();
                 }
             }
-            // Being told too early does no harm; what is left elsewhere is given back by whoever hears of it.
+            // Being told too early does no harm. The other nodes hear it from whoever evicts, or it ends with its lease.
             News::Ended(why) if entry.fence().is_some() => {
                 self.forget(id);
-                self.give_back_later(entry);
                 self.inbox.deliver(Event::Ended(id, why));
             }
             News::Ended(_) => {}
@@ -343,13 +342,9 @@ impl Session for RedlockSession {
             .votes(run, self.nodes.config.patience(claim.lease), |said| {
                 // Without a grant nobody counts them: enough have heard it.
                 let heard = count(said, |_| true) >= self.nodes.majority();
-                match held {
-                    true => {
-                        count(said, released) >= need
-                            || self.nodes.hopeless(count_noes(said, released))
-                    }
-                    false => heard,
-                }
+                (held && count(said, released) >= need)
+                    || (held && self.nodes.hopeless(count_noes(said, released)))
+                    || (!held && heard)
             });
         let said = said.await;
         if count(&said, |_| true) < self.nodes.majority() {
