@@ -1,4 +1,5 @@
 //! Hazards of a Redis server: killed, restarted, paused, full, with another clock, with other rights.
+#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
 
 use std::time::Duration;
 
@@ -346,21 +347,22 @@ async fn revoked_rights_are_told_before_anybody_else_gets_in() {
         server.url(),
     );
     let (a, b, name) = (client(&mine).await, client(&others).await, fresh_name());
-    let guard = a.mutex(&name).lock().await.expect("free");
+    let guard = std::sync::Arc::new(a.mutex(&name).lock().await.expect("free"));
     let waiter = tokio::spawn({
-        let name = name.clone();
-        async move { b.mutex(&name).lock().await }
+        let (name, first) = (name.clone(), guard.clone());
+        async move {
+            let next = b.mutex(&name).lock().await;
+            (next, first.state())
+        }
     });
     subject(&others).waiting(&name, 1).await;
     assert_eq!(server.cli("ACL SETUSER leasehold off").trim(), "OK");
     let _ = server.cli("CLIENT KILL USER leasehold");
     let _ = lost(&guard, LEASE * 2).await;
-    assert!(!waiter.is_finished(), "told too late");
-    let next = subject(&others)
-        .soon("it passes on", waiter)
-        .await
-        .expect("joined")
-        .expect("granted");
+    let s = subject(&others);
+    let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
+    let next = next.expect("granted");
+    assert_eq!(then, State::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     let denied = a
         .mutex(fresh_name())

@@ -1,4 +1,5 @@
 //! The network before a Redis server: delayed, reset, silent, in both directions and at every message.
+#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, Guard, Options, Result};
+use leasehold::{Client, Guard, Options, Result, State};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
 use tokio::task::JoinSet;
@@ -136,7 +137,9 @@ async fn a_slow_network_is_only_slow() {
     let proxy = Proxy::before(server().port);
     proxy.set_both(Fate::Delay(Duration::from_millis(40)));
     let (name, watch) = (fresh_name(), Arc::<Watch>::default());
-    let client = connect(proxy.port).await.expect("connected");
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let connected = Options::new().lease(LEASE * 4).connect(&url).await;
+    let client = connected.expect("connected");
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let (client, name, watch) = (client.clone(), name.clone(), watch.clone());
@@ -159,26 +162,24 @@ async fn a_holder_cut_off_is_told_before_the_next_gets_in() {
         connect(proxy.port).await.expect("connected"),
         connect(server().port).await.expect("connected"),
     );
-    let guard = far.mutex(&name).lock().await.expect("free");
+    let guard = Arc::new(far.mutex(&name).lock().await.expect("free"));
     let waiter = tokio::spawn({
-        let name = name.clone();
-        async move { near.mutex(&name).lock().await }
+        let (name, first) = (name.clone(), guard.clone());
+        async move {
+            let next = near.mutex(&name).lock().await;
+            (next, first.state())
+        }
     });
     s.waiting(&name, 1).await;
     proxy.set_both(Fate::Hold);
-    let why = s.soon("it is told", guard.lost()).await;
-    assert!(!waiter.is_finished(), "told too late: {why}");
-    let next = s
-        .soon("it passes on", waiter)
-        .await
-        .expect("joined")
-        .expect("granted");
+    let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
+    let next = next.expect("granted");
+    assert_eq!(then, State::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     proxy.set_both(Fate::Pass);
-    assert_eq!(
-        guard.release().await.expect("an answer"),
-        leasehold::Released::WasLost
-    );
+    let guard = Arc::into_inner(guard).expect("nobody else has it");
+    let released = guard.release().await.expect("an answer");
+    assert_eq!(released, leasehold::Released::WasLost);
     next.check().expect("the late release touched nobody");
 }
 

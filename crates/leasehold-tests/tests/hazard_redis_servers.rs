@@ -1,4 +1,5 @@
 //! Several Redis servers: a master that dies below Sentinel, replicas that lag, a shard that is silent.
+#![expect(clippy::disallowed_methods, reason = "tests start tasks")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +92,7 @@ async fn a_grant_that_too_few_replicas_have_is_not_told() {
     let url = format!("{}?replicas=1&timeout=1000", servers.url());
     let (lease, name, s) = (Duration::from_secs(5), fresh_name(), subject(&url));
     let a = client(&url, lease).await;
-    let first = a.mutex(&name).lock().await.expect("replicas are there");
+    let first = lock_again(&s, &a, &name).await;
     let waiter = tokio::spawn({
         let (b, name) = (client(&url, lease).await, name.clone());
         async move { b.mutex(&name).lock().await }

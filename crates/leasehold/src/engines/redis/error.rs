@@ -36,6 +36,16 @@ impl Trouble {
         }
     }
 
+    /// Whether the server does not know RESP3: an old one, or a proxy before it.
+    pub(super) fn is_old_protocol(&self) -> bool {
+        match self {
+            Self::Refused { code, detail } => {
+                code == "NOPROTO" || detail.contains("unknown command") && detail.contains("HELLO")
+            }
+            _ => false,
+        }
+    }
+
     /// Whether asking again in the same way is of no use.
     pub(super) fn is_final(&self) -> bool {
         let denied = ["NOAUTH", "WRONGPASS", "NOPERM"];
@@ -85,6 +95,10 @@ impl Trouble {
                 let what = format!("{code} {detail}");
                 match code.as_str() {
                     "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, false, what),
+                    // A right that is missing inside the script.
+                    "ERR" if what.contains("can't run this command") => {
+                        (ErrorKind::Denied, false, what)
+                    }
                     _ => (ErrorKind::Unavailable, false, what),
                 }
             }

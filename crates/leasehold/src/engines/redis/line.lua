@@ -15,11 +15,61 @@ local TOP = 9007199254740991
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-local posts, channels = {}, {}
-
 local function int(number)
   return string.format('%.0f', number)
 end
+
+local function at(micros)
+  return int(math.ceil(micros / 1000) + 1)
+end
+
+-- Keys end by themselves once every claim has ended and the clock has passed the last fence. Later than that by as
+-- much again as there was to go, so that not every heartbeat has to move it.
+local function expiry_of(need)
+  return math.min(need + math.max(need - now, 0), TOP)
+end
+
+local PLACE = '%.0f %.0f %.0f %.0f %.0f %s'
+
+-- The two commonest cases come first, because making the functions below costs more than doing them: a claim on a
+-- name that nobody uses, and the release of a lock that nobody waits for. What they leave is what the rest would.
+local function holders_of(key)
+  local close = string.find(key, '}', 1, true)
+  return string.sub(key, 1, close) .. 'h' .. string.sub(key, close + 2)
+end
+
+if #KEYS == 1 and ARGV[1] == 'claim' and redis.call('EXISTS', KEYS[1]) == 0 then
+  local id, weight, capacity, lease = ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+  if weight > 0 and weight <= capacity and now <= TOP - BLOCK then
+    local key, holders = KEYS[1], holders_of(KEYS[1])
+    local fence, deadline = now + 1, math.min(now + lease, TOP)
+    local expiry = expiry_of(math.max(deadline, fence + BLOCK))
+    redis.call('HSET', key, 'c', ARGV[6], 'l', int(fence + BLOCK - 1), 't', ARGV[5], 'h', '1', 'w', '0', 'q', '1',
+      'x', int(expiry), '=' .. id, string.format(PLACE, weight, lease, now, 1, fence, ARGV[4]), '@' .. id, ARGV[9])
+    redis.call('ZADD', holders, int(deadline), id)
+    redis.call('PEXPIREAT', key, at(expiry))
+    redis.call('PEXPIREAT', holders, at(expiry))
+    return { ARGV[2], { 'held', int(fence), 0 } }
+  end
+end
+
+if #KEYS == 1 and ARGV[1] == 'release' then
+  local key, holders, id = KEYS[1], holders_of(KEYS[1]), ARGV[3]
+  local found = redis.call('HMGET', key, 'l', 'h', 'w', '=' .. id)
+  local deadline = found[4] and found[2] == '1' and found[3] == '0' and redis.call('ZSCORE', holders, id)
+  if deadline and tonumber(deadline) > now then
+    local last, fence = tonumber(found[1]), tonumber(string.match(found[4], '^%d+ %d+ %d+ %d+ (%d+)'))
+    if last == fence + BLOCK - 1 then last = fence + math.min(math.max(tonumber(ARGV[4]), 1), BLOCK) - 1 end
+    redis.call('DEL', key, holders)
+    if last >= now then
+      redis.call('HSET', key, 'l', int(last))
+      redis.call('PEXPIREAT', key, at(last))
+    end
+    return { ARGV[2], { 'released' } }
+  end
+end
+
+local posts, channels = {}, {}
 
 -- How a session listens is the first letter of its name: s for sharded channels, p for plain ones.
 local function post(line, session, message)
@@ -51,22 +101,16 @@ local function load(key)
     holders = tag .. 'h' .. name, waiters = tag .. 'w' .. name, deadlines = tag .. 'd' .. name,
     capacity = tonumber(found[1] or 0), last = tonumber(found[2] or 0), taken = tonumber(found[3] or 0),
     held = tonumber(found[4] or 0), waiting = tonumber(found[5] or 0), arrivals = tonumber(found[6] or 0),
-    expiry = tonumber(found[7] or 0), longest = 0, changed = false, moved = false,
+    expiry = tonumber(found[7] or 0), longest = 0, changed = false, moved = false, fresh = {},
   }
 end
 
--- Keys end by themselves once every claim has ended and the clock has passed the last fence. Later than that by as
--- much again as there was to go, so that not every heartbeat has to move it.
 local function expire(line)
   local need = math.max(line.longest, line.last + 1)
   if need > line.expiry then
-    line.expiry = math.min(need + math.max(need - now, 0), TOP)
+    line.expiry = expiry_of(need)
     line.moved = true
   end
-end
-
-local function at(micros)
-  return int(math.ceil(micros / 1000) + 1)
 end
 
 local function save(line)
@@ -84,11 +128,9 @@ local function save(line)
     redis.call('HSET', line.key, 'c', int(line.capacity), 'l', int(line.last), 't', int(line.taken), 'h', line.held,
       'w', line.waiting, 'q', int(line.arrivals), 'x', int(line.expiry))
   end
-  if line.moved then
-    for _, key in ipairs({ line.key, line.holders, line.waiters, line.deadlines }) do
-      redis.call('PEXPIREAT', key, at(line.expiry))
-    end
-  end
+  local keys = line.fresh
+  if line.moved then keys = { line.key, line.holders, line.waiters, line.deadlines } end
+  for _, key in ipairs(keys) do redis.call('PEXPIREAT', key, at(line.expiry)) end
 end
 
 local function find(line, id)
@@ -103,7 +145,7 @@ local function find(line, id)
 end
 
 local function write(line, place, who)
-  redis.call('HSET', line.key, '=' .. place.id, string.format('%.0f %.0f %.0f %.0f %.0f %s', place.weight, place.lease,
+  redis.call('HSET', line.key, '=' .. place.id, string.format(PLACE, place.weight, place.lease,
     place.since, place.arrival, place.fence, place.session))
   if who then redis.call('HSET', line.key, '@' .. place.id, who) end
 end
@@ -158,7 +200,7 @@ local function grant(line, place, deadline, waiters)
   local floor = math.min(now, last_before(waiters))
   place.fence = math.max(line.last, floor) + 1
   line.last = place.fence + BLOCK - 1
-  if line.held == 0 then line.moved = true end
+  if line.held == 0 then table.insert(line.fresh, line.holders) end
   redis.call('ZADD', line.holders, int(deadline), place.id)
   line.held, line.taken, line.changed = line.held + 1, line.taken + place.weight, true
 end
@@ -246,7 +288,10 @@ local function join(line, place, waits, who)
   if fit then
     grant(line, place, deadline, 1)
   else
-    if first then line.moved = true end
+    if first then
+      table.insert(line.fresh, line.waiters)
+      table.insert(line.fresh, line.deadlines)
+    end
     redis.call('ZADD', line.waiters, int(place.arrival), place.id)
     redis.call('ZADD', line.deadlines, int(deadline), place.id)
     line.waiting = line.waiting + 1

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::error::Trouble;
-use super::wire::{Call, Conn, Driver, Hear, Reply, Target};
+use super::wire::{Call, Channel, Conn, Driver, Hear, Reply, Target};
 
 /// Where a link leads. Asked again for every connection: after a failover it is another server.
 #[async_trait::async_trait]
@@ -19,8 +19,10 @@ pub(super) trait Dial: fmt::Debug + Send + Sync + 'static {
 
 /// What a link tells its owner.
 pub(super) trait Owner: Send + Sync + 'static {
-    /// What to say first on every connection; the subscriptions.
-    fn greeting(&self, target: &Target) -> Vec<Call>;
+    /// What to say first on every connection.
+    fn greeting(&self) -> Vec<Call>;
+    /// Where to listen.
+    fn channels(&self, target: &Target) -> Vec<Channel>;
     /// What the server answered to the greeting; a trouble ends the connection.
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble>;
     /// A message on a channel.
@@ -43,6 +45,8 @@ struct LinkShared {
     retire: Notify,
     /// Calls so far: the connection is looked after while there are any.
     calls: AtomicU64,
+    /// Answers so far: a server that answers is there, however long the line of questions is.
+    answers: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +57,7 @@ enum State {
     Down(Trouble),
 }
 
+const CLOSED: &str = "the server closed the connection";
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -97,7 +102,9 @@ impl Link {
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
         let conn = self.conn().await?;
         let _ = self.shared.calls.fetch_add(1, Ordering::Relaxed);
-        conn.send(calls).await
+        let sent = conn.send(calls).await;
+        let _ = self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        sent
     }
 
     async fn conn(&self) -> Result<Conn, Trouble> {
@@ -198,14 +205,16 @@ impl Keeper {
                 owner.heard(channel, message);
             }
         });
-        let (conn, mut driver) = Conn::open(&target, hear).await?;
-        let greeting = self.owner.upgrade().map(|owner| owner.greeting(&target));
-        let greeting = greeting.ok_or_else(stopped)?;
+        let (conn, mut driver) = Conn::open(&target, hear.clone()).await?;
+        let owner = self.owner.upgrade().ok_or_else(stopped)?;
+        let greeting = owner.greeting();
         let replies = tokio::select! {
             replies = conn.send(&greeting) => replies?,
-            () = &mut driver => return Err(Trouble::Down("the server closed the connection".to_owned())),
+            () = &mut driver => return Err(Trouble::Down(CLOSED.to_owned())),
         };
-        self.owner.upgrade().ok_or_else(stopped)?.greeted(replies)?;
+        owner.greeted(replies)?;
+        let channels = owner.channels(&target);
+        let driver = conn.listen(driver, &target, &channels, hear).await?;
         Ok((conn, driver))
     }
 
@@ -216,7 +225,7 @@ impl Keeper {
         let mut seen = self.shared.calls.load(Ordering::Relaxed);
         loop {
             tokio::select! {
-                () = &mut driver => return Trouble::Down("the server closed the connection".to_owned()),
+                () = &mut driver => return Trouble::Down(CLOSED.to_owned()),
                 () = self.shared.retire.notified() => return Trouble::Down("another connection is made".to_owned()),
                 _ = tick.tick() => {}
             }
@@ -226,12 +235,32 @@ impl Keeper {
             }
             seen = calls;
             let answered = tokio::select! {
-                () = &mut driver => return Trouble::Down("the server closed the connection".to_owned()),
-                answered = conn.answers(self.patience / 2) => answered,
+                () = &mut driver => return Trouble::Down(CLOSED.to_owned()),
+                answered = self.answers(&conn) => answered,
             };
             if !answered {
                 return Trouble::Down("the server does not answer".to_owned());
             }
+        }
+    }
+
+    /// Whether the server answers: this question within its time, or others meanwhile.
+    async fn answers(&self, conn: &Conn) -> bool {
+        let ping = [Call::new("PING")];
+        let mut asked = std::pin::pin!(conn.send(&ping));
+        let mut before = self.shared.answers.load(Ordering::Relaxed);
+        loop {
+            if tokio::time::timeout(self.patience / 2, &mut asked)
+                .await
+                .is_ok()
+            {
+                return true;
+            }
+            let now = self.shared.answers.load(Ordering::Relaxed);
+            if now == before {
+                return false;
+            }
+            before = now;
         }
     }
 }

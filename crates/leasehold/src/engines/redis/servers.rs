@@ -12,7 +12,7 @@ use super::link::{Dial, Link, Owner};
 use super::mailbox::Mailbox;
 use super::script::{self, Run};
 use super::sentinel::Sentinels;
-use super::wire::{Call, Reply, Target};
+use super::wire::{Call, Channel, Reply, Target};
 use crate::sync::Shared;
 
 /// Everything the sessions of one engine share.
@@ -33,6 +33,9 @@ enum Route {
 
 /// What the script answers for each line of a run.
 pub(super) type Answers = Vec<Vec<Reply>>;
+
+/// How many runs are sent at once.
+const AT_ONCE: usize = 8;
 
 /// How long to wait before asking a server again that cannot now.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -163,8 +166,21 @@ impl Servers {
         }
     }
 
-    /// Runs the script several times in one round trip, and loads it if the server has forgotten it.
+    /// Runs the script several times, some runs to a round trip: others have their turn in between.
     pub(super) async fn run_on(
+        &self,
+        link: &Link,
+        runs: &[Run],
+    ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
+        let mut answers = Vec::with_capacity(runs.len());
+        for runs in runs.chunks(AT_ONCE) {
+            answers.extend(self.run_some(link, runs).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Runs the script in one round trip, and loads it if the server has forgotten it.
+    async fn run_some(
         &self,
         link: &Link,
         runs: &[Run],
@@ -206,8 +222,9 @@ impl Servers {
         self.digest.get().map_or("", String::as_str)
     }
 
+    /// Replicas get less time than it takes to think that the server is silent.
     fn wait(&self) -> Call {
-        let patience = (self.config.patience / 2).as_millis().to_string();
+        let patience = (self.config.patience / 4).as_millis().to_string();
         Call::new("WAIT")
             .arg(self.config.replicas.to_string())
             .arg(patience)
@@ -232,44 +249,29 @@ fn is_forgotten(reply: &Reply) -> bool {
 }
 
 impl Owner for Servers {
-    fn greeting(&self, target: &Target) -> Vec<Call> {
-        let keys = &self.config.keys;
-        let mut calls = vec![
-            script::load(),
-            Call::new("INFO server"),
-            Call::new("INFO memory"),
-            Call::new("ROLE"),
-        ];
-        match &self.route {
-            Route::One(_) => calls.push(Call::new("SUBSCRIBE").arg(keys.channel(&self.address))),
-            Route::Cluster(cluster) => {
-                let buckets = cluster.buckets(&target.address);
-                calls.extend(buckets.map(|bucket| {
-                    Call::new("SSUBSCRIBE").arg(keys.sharded(bucket, &self.address))
-                }));
-            }
-        }
-        calls
+    fn greeting(&self) -> Vec<Call> {
+        let looks = ["INFO server", "INFO memory", "ROLE"].map(Call::new);
+        std::iter::once(script::load()).chain(looks).collect()
     }
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let mut replies = replies.into_iter();
-        let mut next = || {
-            replies
-                .next()
-                .ok_or_else(|| Trouble::strange("a short greeting"))
-        };
-        let digest = next()?.text()?;
-        let _ = self.digest.set(digest);
-        let infos = [next()?, next()?];
-        super::fit::check(&infos, &next()?, &self.config)?;
-        // Slots move: what was refused is subscribed where it is now, after the next look.
-        let refused = replies.filter_map(|reply| reply.ok().err());
-        refused
-            .filter(|trouble| !trouble.is_passing())
-            .map(Err)
-            .next()
-            .unwrap_or(Ok(()))
+        let [digest, server, memory, role]: [Reply; 4] =
+            replies.try_into().map_err(Trouble::strange)?;
+        let _ = self.digest.set(digest.text()?);
+        super::fit::check(&[server, memory], &role, &self.config)
+    }
+
+    fn channels(&self, target: &Target) -> Vec<Channel> {
+        let keys = &self.config.keys;
+        match &self.route {
+            Route::One(_) => vec![Channel::Plain(keys.channel(&self.address))],
+            Route::Cluster(cluster) => {
+                let buckets = cluster.buckets(&target.address);
+                buckets
+                    .map(|bucket| Channel::Sharded(keys.sharded(bucket, &self.address)))
+                    .collect()
+            }
+        }
     }
 
     fn heard(&self, _: &[u8], message: &[u8]) {

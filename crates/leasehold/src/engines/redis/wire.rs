@@ -1,12 +1,12 @@
 //! One connection. The only file that names the client crate.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use futures_core::Stream as _;
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, ErrorKind, Pipeline, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
@@ -101,37 +101,77 @@ impl Reply {
 /// Takes what the server says unasked: the channel and the message.
 pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
 
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Channel {
+    Plain(String),
+    /// On the server that has the channel's slot.
+    Sharded(String),
+}
+
 /// A connection. Its [`Driver`] must be polled for anything to happen.
 #[derive(Clone)]
-pub(super) struct Conn(MultiplexedConnection);
+pub(super) struct Conn {
+    inner: MultiplexedConnection,
+    /// Whether the server sends messages on this connection too.
+    pushes: bool,
+}
 
 /// Moves the bytes of a connection; ends when the connection does.
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Conn {
-    /// Connects and logs in.
+    /// Connects and logs in. A server that does not know how to send messages on the same connection gets another.
     pub(super) async fn open(target: &Target, hear: Hear) -> Result<(Self, Driver), Trouble> {
+        match Self::speak(target, Some(hear)).await {
+            Err(trouble) if trouble.is_old_protocol() => Self::speak(target, None).await,
+            opened => opened,
+        }
+    }
+
+    async fn speak(target: &Target, hear: Option<Hear>) -> Result<(Self, Driver), Trouble> {
         let stream = open(&target.address, target.tls.as_ref()).await?;
-        let mut info = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_db(target.database)
-            .set_skip_set_lib_name();
-        if let Some(user) = &target.login.user {
-            info = info.set_username(user);
-        }
-        if let Some(password) = &target.login.password {
-            info = info.set_password(password);
-        }
-        let push = move |push: PushInfo| {
-            pushed(&hear, push);
-            Ok::<(), ()>(())
+        let pushes = hear.is_some();
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = match hear {
+            None => config,
+            Some(hear) => config.set_push_sender(move |push: PushInfo| {
+                pushed(&hear, &push);
+                Ok::<(), ()>(())
+            }),
         };
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_push_sender(push);
+        let info = info(target, pushes);
         let opened = MultiplexedConnection::new_with_config(&info, stream, config).await;
-        let (conn, driver) = opened.map_err(|error| refused_or_down(&error))?;
-        Ok((Self(conn), Box::pin(driver)))
+        let (inner, driver) = opened.map_err(|error| refused_or_down(&error))?;
+        Ok((Self { inner, pushes }, Box::pin(driver)))
+    }
+
+    /// Listens to channels from now on: on this connection, or on a second one.
+    pub(super) async fn listen(
+        &self,
+        mut driver: Driver,
+        target: &Target,
+        channels: &[Channel],
+        hear: Hear,
+    ) -> Result<Driver, Trouble> {
+        if !self.pushes {
+            return listen_beside(driver, target, channels, hear).await;
+        }
+        let calls = channels.iter().map(|channel| match channel {
+            Channel::Plain(channel) => Call::new("SUBSCRIBE").arg(channel),
+            Channel::Sharded(channel) => Call::new("SSUBSCRIBE").arg(channel),
+        });
+        let calls: Vec<_> = calls.collect();
+        let replies = tokio::select! {
+            replies = self.send(&calls) => replies?,
+            () = &mut driver => return Err(closed()),
+        };
+        // Slots move: what was refused is listened to where it is now, after the next look.
+        let mut refused = replies.into_iter().filter_map(|reply| reply.ok().err());
+        match refused.find(|trouble| !trouble.is_passing()) {
+            Some(trouble) => Err(trouble),
+            None => Ok(driver),
+        }
     }
 
     /// Sends calls in one go and answers for each.
@@ -141,7 +181,7 @@ impl Conn {
             let _ = pipeline.add_command(call.0.clone());
         }
         let sent = self
-            .0
+            .inner
             .clone()
             .req_packed_commands(&pipeline, 0, calls.len())
             .await;
@@ -158,24 +198,75 @@ impl Conn {
         let calls = [call];
         let mut replies = tokio::select! {
             replies = conn.send(&calls) => replies?,
-            () = driver => return Err(Trouble::Down("the server closed the connection".to_owned())),
+            () = driver => return Err(closed()),
         };
         replies
             .pop()
             .ok_or_else(|| Trouble::strange("nothing"))?
             .ok()
     }
-
-    /// Whether the server answers within this time.
-    pub(super) async fn answers(&self, patience: Duration) -> bool {
-        let ping = [Call::new("PING")];
-        tokio::time::timeout(patience, self.send(&ping))
-            .await
-            .is_ok()
-    }
 }
 
-fn pushed(hear: &Hear, push: PushInfo) {
+fn info(target: &Target, pushes: bool) -> RedisConnectionInfo {
+    let protocol = match pushes {
+        true => ProtocolVersion::RESP3,
+        false => ProtocolVersion::RESP2,
+    };
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(protocol)
+        .set_db(target.database)
+        .set_skip_set_lib_name();
+    if let Some(user) = &target.login.user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = &target.login.password {
+        info = info.set_password(password);
+    }
+    info
+}
+
+/// Listens on a second connection; both end together.
+async fn listen_beside(
+    driver: Driver,
+    target: &Target,
+    channels: &[Channel],
+    hear: Hear,
+) -> Result<Driver, Trouble> {
+    let stream = open(&target.address, target.tls.as_ref()).await?;
+    let listening = PubSub::new(&info(target, false), stream).await;
+    let mut listening = listening.map_err(|error| refused_or_down(&error))?;
+    for channel in channels {
+        let Channel::Plain(channel) = channel else {
+            return Err(Trouble::Unfit(
+                "a cluster needs RESP3 on every server".to_owned(),
+            ));
+        };
+        let subscribed = listening.subscribe(channel).await;
+        subscribed.map_err(|error| refused_or_down(&error))?;
+    }
+    let mut messages = Box::pin(listening.into_on_message());
+    Ok(Box::pin(async move {
+        let heard = async {
+            while let Some(message) = poll_fn(|context| messages.as_mut().poll_next(context)).await
+            {
+                hear(
+                    message.get_channel_name().as_bytes(),
+                    message.get_payload_bytes(),
+                );
+            }
+        };
+        tokio::select! {
+            () = driver => {}
+            () = heard => {}
+        }
+    }))
+}
+
+fn closed() -> Trouble {
+    Trouble::Down("the server closed the connection".to_owned())
+}
+
+fn pushed(hear: &Hear, push: &PushInfo) {
     let message = matches!(push.kind, PushKind::Message | PushKind::SMessage);
     if let (true, [Value::BulkString(channel), Value::BulkString(payload)]) =
         (message, &push.data[..])

@@ -1,0 +1,195 @@
+//! Ten thousand of everything: waiters of one name, names held at once.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use leasehold::Name;
+use leasehold::engine::{
+    Claim, Clock, Engine as _, Event, Identity, Inbox, Mode, Redis as Engine, Release, Session,
+    Standing, Url,
+};
+use leasehold_testkit::servers::redis::Redis;
+use tokio::task::JoinSet;
+
+const MANY: usize = 10_000;
+const LEASE: Duration = Duration::from_secs(120);
+
+async fn session(server: &Redis) -> (Arc<dyn Session>, Receiver<Event>) {
+    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let (tell, told) = channel();
+    let inbox = Inbox::new(move |event| drop(tell.send(event)));
+    let opened = engine.open(&Identity::of_this_process(), inbox).await;
+    (opened.expect("a session opens"), told)
+}
+
+fn claim(name: &str) -> Arc<Claim> {
+    Arc::new(Claim::new(
+        Name::new(name).expect("a name"),
+        Mode::Mutex,
+        LEASE,
+    ))
+}
+
+/// How often a command was called, by a client or by a script.
+fn calls(server: &Redis, command: &str) -> u64 {
+    let stats = server.cli("INFO commandstats");
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next())
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0)
+}
+
+fn all_calls(server: &Redis) -> u64 {
+    let stats = server.cli("INFO commandstats");
+    let counts = stats.lines().filter_map(|line| {
+        line.split_once(":calls=")?
+            .1
+            .split(',')
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    counts.sum()
+}
+
+/// Claims all of these, many at the same time.
+async fn claim_all(session: &Arc<dyn Session>, claims: &[Arc<Claim>]) {
+    for some in claims.chunks(500) {
+        let mut asked = JoinSet::new();
+        for claim in some {
+            let (session, claim) = (session.clone(), claim.clone());
+            let _ = asked.spawn(async move { session.claim(&claim).await });
+        }
+        while let Some(standing) = asked.join_next().await {
+            let standing = standing.expect("joined").expect("claimed");
+            assert!(
+                matches!(standing, Standing::Held(_) | Standing::Waiting { .. }),
+                "{standing:?}"
+            );
+        }
+    }
+}
+
+fn granted(told: &Receiver<Event>) -> leasehold::engine::ClaimId {
+    loop {
+        match told
+            .recv_timeout(Duration::from_secs(30))
+            .expect("the next is told")
+        {
+            Event::Granted(claim, _) => return claim,
+            _ => continue,
+        }
+    }
+}
+
+/// Passes a lock down a line of waiters; the commands of the last ten hand-overs, and of all.
+async fn hand_over(server: &Redis, waiters: usize, hand_overs: usize) -> (u64, u64) {
+    let (session, told) = session(server).await;
+    let name = format!("line of {waiters}");
+    let first = claim(&name);
+    let _ = session.claim(&first).await.expect("free");
+    let mut claims: Vec<_> = (0..waiters).map(|_| claim(&name)).collect();
+    claim_all(&session, &claims).await;
+    claims.push(first.clone());
+    let mut holder = first;
+    let (before, clients) = (all_calls(server), calls(server, "evalsha"));
+    for _ in 0..hand_overs {
+        assert_eq!(
+            session.release(&holder, 1).await.expect("released"),
+            Release::Released
+        );
+        let next = granted(&told);
+        holder = claims
+            .iter()
+            .find(|claim| claim.id == next)
+            .expect("one of ours")
+            .clone();
+    }
+    let clients = calls(server, "evalsha") - clients;
+    let all = all_calls(server) - before;
+    session.close().await.expect("closed");
+    (clients, all)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_costs_the_same_however_many_wait() {
+    let server = Redis::start();
+    let few = hand_over(&server, 20, 10).await;
+    let clock = Clock::boot();
+    let before = clock.now();
+    let many = hand_over(&server, MANY, 10).await;
+    println!(
+        "10 hand-overs: {} calls and {} commands in all with 20 waiters, {} and {} with {MANY}; all in {:?}",
+        few.0,
+        few.1,
+        many.0,
+        many.1,
+        Duration::from_micros(clock.now() - before)
+    );
+    assert_eq!(few.0, 10, "one call a hand-over");
+    assert_eq!(many, few);
+    let left = server.cli("DBSIZE");
+    assert_eq!(
+        left.trim(),
+        "0",
+        "closing leaves nothing: {}",
+        server.cli("KEYS *")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_waiters_are_all_served_in_order() {
+    let server = Redis::start();
+    let (session, told) = session(&server).await;
+    let claims: Vec<_> = (0..MANY).map(|_| claim("x")).collect();
+    for claim in &claims[..100] {
+        let _ = session.claim(claim).await.expect("claimed");
+    }
+    claim_all(&session, &claims[100..]).await;
+    let mut last = claims[0].clone();
+    for at in 1..MANY {
+        assert_eq!(
+            session.release(&last, 1).await.expect("released"),
+            Release::Released
+        );
+        let next = granted(&told);
+        if at < 100 {
+            assert_eq!(next, claims[at].id, "in order of arrival");
+        }
+        last = claims
+            .iter()
+            .find(|claim| claim.id == next)
+            .expect("one of ours")
+            .clone();
+    }
+    assert_eq!(
+        session.release(&last, 1).await.expect("released"),
+        Release::Released
+    );
+    session.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_held_locks_are_renewed_in_few_calls() {
+    let server = Redis::start();
+    let (session, _told) = session(&server).await;
+    let claims: Vec<_> = (0..MANY).map(|at| claim(&format!("name {at}"))).collect();
+    claim_all(&session, &claims).await;
+    let (before, clock) = (calls(&server, "evalsha"), Clock::boot());
+    let start = clock.now();
+    let standings = session.heartbeat(&claims).await.expect("alive");
+    let took = Duration::from_micros(clock.now() - start);
+    let spent = calls(&server, "evalsha") - before;
+    println!("{MANY} locks renewed in {spent} calls and {took:?}");
+    assert!(
+        standings
+            .iter()
+            .all(|standing| matches!(standing, Standing::Held(_)))
+    );
+    assert!(spent <= 400, "{spent} calls");
+    session.close().await.expect("closed");
+    assert_eq!(server.cli("DBSIZE").trim(), "0");
+}
