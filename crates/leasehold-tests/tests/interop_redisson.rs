@@ -325,8 +325,14 @@ async fn readers_share_and_writers_exclude_both_ways() {
     assert_eq!(redisson.ask("try-read rw"), "busy");
     redisson.say("read rw");
     listening("redisson_rwlock:{rw}", 1);
+    let start = Clock::boot().now();
     let reader = writer.downgrade().await.expect("downgraded");
     assert_eq!(redisson.hear(), "held", "our downgrade wakes their readers");
+    assert!(
+        since(start) < LEASE / 6,
+        "by a message, not by the TTL: {:?}",
+        since(start)
+    );
     assert_eq!(redisson.ask("release-read rw"), "released");
     assert_eq!(redisson.ask("try-write rw"), "busy");
     redisson.say("write rw");

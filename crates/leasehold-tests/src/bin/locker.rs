@@ -51,6 +51,12 @@ impl Worker {
                 Some(guard) => self.hold(name, guard),
                 None => "busy".to_owned(),
             },
+            ["permits", name, count, of] => {
+                let semaphore = self.client.semaphore(name, of.parse().expect("a number"));
+                let count = count.parse().expect("a number");
+                let guard = semaphore.acquire_many(count).await?;
+                self.hold(name, guard)
+            }
             ["release", name] => match self.guards.remove(name) {
                 Some(guard) => format!("{:?}", guard.release().await?),
                 None => "not held".to_owned(),

@@ -38,8 +38,12 @@ local function last()
   return tonumber(redis.call('HGET', ours, 'l') or 0)
 end
 
+-- A plain semaphore has no owners but those in our hash: whoever comes next gives their permits back.
+local GRACE = ARGV[1] == 'semaphore' and 30 * 86400 * 1000000 or 0
+
 -- Keeps our hash for as long as it says something.
 local function keep(ends)
+  if ends > 0 then ends = ends + GRACE end
   local need = math.ceil(math.max(ends, last()) / 1000) + 1
   local left = redis.call('PTTL', ours)
   if left < 0 or millis + left < need then redis.call('PEXPIREAT', ours, int(need)) end

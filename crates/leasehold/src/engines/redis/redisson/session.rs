@@ -265,6 +265,8 @@ impl Session for RedissonSession {
                 continue;
             };
             standings.push(match answer.and_then(script::said) {
+                // A beat takes nothing, so nothing is to be given back if it was released meanwhile.
+                Ok(said) if known == Some(true) => self.standing(claim, said)?,
                 Ok(said) => {
                     let settled = self.settle(claim, said).await;
                     let said = settled.map_err(|trouble| trouble.at(Step::Heartbeat))?;
