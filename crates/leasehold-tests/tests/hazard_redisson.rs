@@ -1,9 +1,4 @@
 //! Redisson's layout when connections end, scripts are forgotten and permits die with their holder.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test plays the part of a user's task"
-)]
-
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
