@@ -1,0 +1,96 @@
+//! Held windows against the capacity.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use leasehold::engine::Micros;
+
+use super::verdict::{Promise, Verdict};
+use super::Bounds;
+use crate::history::Hold;
+
+/// The outermost holds of one name, in order of fences.
+pub(super) fn judge(holds: &[Hold], bounds: &Bounds, verdict: &mut Verdict) {
+    let plain: Vec<Window> = holds.iter().enumerate().filter_map(|(index, hold)| Window::new(hold, index, bounds)).collect();
+    let broken = sweep(holds, plain.clone(), None, bounds, verdict);
+    // Where a lock may be lost early the windows say nothing of the order.
+    if broken == 0 && bounds.overlap == 0 {
+        let mut by_fence = plain;
+        if begin_by_fence(holds, &mut by_fence) {
+            let _ = sweep(holds, by_fence, Some(Promise::FenceWindow), bounds, verdict);
+        }
+    }
+}
+
+/// A hold begins at the latest when any hold with a larger fence was answered. Says whether that changed anything.
+fn begin_by_fence(holds: &[Hold], windows: &mut [Window]) -> bool {
+    let mut earliest = Micros::MAX;
+    let mut changed = false;
+    for window in windows.iter_mut().rev().take_while(|window| holds[window.hold].fence > 0) {
+        changed |= earliest <= window.start;
+        earliest = earliest.min(window.start);
+        window.start = earliest;
+    }
+    changed
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    start: Micros,
+    end: Micros,
+    hold: usize,
+}
+
+impl Window {
+    /// Two windows overlap by more than the bound exactly if they overlap once both ends are moved back by it.
+    fn new(hold: &Hold, index: usize, bounds: &Bounds) -> Option<Self> {
+        let end = hold.end.saturating_sub(bounds.overlap);
+        let there = bounds.overlap == 0 || end > hold.got;
+        there.then_some(Self { start: hold.got, end, hold: index })
+    }
+}
+
+/// Goes through the windows by time and counts those that do not fit. At one instant releases come first, then acquires: in
+/// order of fences where that is asked, else the shortest first.
+fn sweep(holds: &[Hold], mut windows: Vec<Window>, named: Option<Promise>, bounds: &Bounds, verdict: &mut Verdict) -> u64 {
+    windows.sort_by_key(|window| {
+        let hold = &holds[window.hold];
+        let fence = if named.is_some() { hold.fence } else { 0 };
+        (window.start, fence, window.end, hold.weight)
+    });
+    let mut now: BinaryHeap<Reverse<(Micros, usize)>> = BinaryHeap::new();
+    let mut taken: u64 = 0;
+    let mut broken = 0;
+    for window in windows {
+        while let Some(&Reverse((end, index))) = now.peek()
+            && end <= window.start
+        {
+            taken -= u64::from(holds[index].weight);
+            let _ = now.pop();
+        }
+        let hold = &holds[window.hold];
+        taken += u64::from(hold.weight);
+        now.push(Reverse((window.end, window.hold)));
+        let mixed = || now.iter().any(|Reverse((_, other))| holds[*other].capacity != hold.capacity);
+        if taken > u64::from(hold.capacity) || (now.len() > 1 && mixed()) {
+            broken += 1;
+            let others = now.iter().filter(|Reverse((_, other))| *other != window.hold);
+            let other = others.max().map(|Reverse((_, other))| holds[*other]);
+            let promise = named.unwrap_or_else(|| promise(hold, bounds));
+            verdict.broke(promise, hold.name, window.start, |verdict| {
+                let other = other.map_or_else(String::new, |other| verdict.say(&other));
+                format!("{} while {other}", verdict.say(hold))
+            });
+        }
+    }
+    broken
+}
+
+fn promise(hold: &Hold, bounds: &Bounds) -> Promise {
+    match (bounds.overlap, hold.capacity) {
+        (1.., _) => Promise::BoundedOverlap,
+        (_, 1) => Promise::Exclusion,
+        (_, u32::MAX) => Promise::ReadWrite,
+        _ => Promise::Capacity,
+    }
+}

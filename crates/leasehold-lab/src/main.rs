@@ -1,0 +1,2 @@
+//! `leasehold-lab`.
+fn main() {}
