@@ -1,2 +1,201 @@
-//! `leasehold-lab`.
-fn main() {}
+//! `leasehold-lab`: histories and their checker, torture, and the lab of broken locks.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use leasehold::engine::Clock;
+use leasehold_lab::check::{Bounds, Demands, generate, judge};
+use leasehold_lab::history::{assemble, read};
+use leasehold_lab::torture::{FaultKind, Plan, Work, torture, work};
+use leasehold_lab::{Outcome, exhibits, report};
+
+/// Shows what locks do under faults, and judges it.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the exhibits of broken locks.
+    List,
+    /// Run exhibits: each broken lock, and the same schedule on Leasehold.
+    Run {
+        /// Which, or `all`.
+        #[arg(required = true)]
+        exhibits: Vec<String>,
+        /// Where the timelines go.
+        #[arg(long, default_value = "target/lab/exhibits")]
+        into: PathBuf,
+    },
+    /// Hit an engine with faults while several processes lock, and judge what happened.
+    Torture(TortureArgs),
+    /// Judge histories: the files of one run.
+    Check {
+        /// The files, or folders of them.
+        histories: Vec<PathBuf>,
+        /// Judge so many generated holds instead, and say how long it took.
+        #[arg(long)]
+        generate: Option<usize>,
+    },
+    /// Add the rows of reports to the track record.
+    Record {
+        /// The reports.
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+        /// The ledger.
+        #[arg(long, default_value = "docs/track-record.md")]
+        ledger: PathBuf,
+    },
+    /// A worker of a torture; started by it.
+    #[command(hide = true)]
+    Worker(WorkerArgs),
+}
+
+#[derive(Debug, Args)]
+struct TortureArgs {
+    /// Where to lock; `file:` alone is a fresh directory.
+    url: String,
+    /// For how long: 90s, 10m, 2h.
+    #[arg(long = "for", default_value = "60s", value_parser = duration)]
+    time: Duration,
+    /// Replays a schedule.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which faults.
+    #[arg(long, value_delimiter = ',', default_value = "kill,pause,evict")]
+    faults: Vec<FaultKind>,
+    /// How many processes.
+    #[arg(long, default_value_t = 4)]
+    workers: u64,
+    /// The lease of every lock.
+    #[arg(long, default_value = "400ms", value_parser = duration)]
+    lease: Duration,
+    /// Where the histories and the report go; `target/lab/ENGINE-SEED` unless set.
+    #[arg(long)]
+    into: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct WorkerArgs {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    who: String,
+    #[arg(long)]
+    log: PathBuf,
+    #[arg(long)]
+    gate: PathBuf,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    lease: u64,
+    #[arg(long)]
+    tasks: u64,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| "a number and a unit: 400ms, 90s, 10m, 2h".to_owned())?;
+    match &text[digits..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number * 60)),
+        "h" => Ok(Duration::from_secs(number * 3600)),
+        _ => Err("a number and a unit: 400ms, 90s, 10m, 2h".into()),
+    }
+}
+
+fn main() -> ExitCode {
+    match obey(Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("leasehold-lab: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether everything was as promised.
+fn obey(command: Command) -> Outcome<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match command {
+        Command::List => {
+            exhibits::list();
+            Ok(true)
+        }
+        Command::Run { exhibits: names, into } => runtime.block_on(exhibits::run(&names, &into)),
+        Command::Torture(arguments) => runtime.block_on(torture_with(arguments)),
+        Command::Check { generate: Some(holds), .. } => Ok(check_generated(holds)),
+        Command::Check { histories, .. } => check(&histories),
+        Command::Record { reports, ledger } => {
+            reports.iter().try_for_each(|report| report::record(report, &ledger))?;
+            Ok(true)
+        }
+        Command::Worker(w) => {
+            let lease = Duration::from_millis(w.lease);
+            let worker = Work { url: w.url, who: w.who, log: w.log, gate: w.gate, seed: w.seed, lease, tasks: w.tasks };
+            runtime.block_on(work(worker))?;
+            Ok(true)
+        }
+    }
+}
+
+#[expect(clippy::future_not_send, reason = "one thread drives the run")]
+async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
+    let engine = arguments.url.split(':').next().unwrap_or_default();
+    let into = arguments.into.unwrap_or_else(|| format!("target/lab/{engine}-{}", arguments.seed).into());
+    if into.exists() {
+        std::fs::remove_dir_all(&into)?;
+    }
+    std::fs::create_dir_all(&into)?;
+    let plan = Plan {
+        url: arguments.url,
+        time: arguments.time,
+        seed: arguments.seed,
+        workers: arguments.workers,
+        lease: arguments.lease,
+        faults: arguments.faults,
+        program: std::env::current_exe()?,
+        into: std::fs::canonicalize(into)?,
+        progress: true,
+    };
+    let report = torture(&plan).await?;
+    println!("{}\nreport: {}", report.text, plan.into.join("report.json").display());
+    Ok(report.good)
+}
+
+fn check(histories: &[PathBuf]) -> Outcome<bool> {
+    let mut records = Vec::new();
+    for path in histories {
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path)? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|extension| extension == "jsonl") {
+                    records.extend(read(&path)?);
+                }
+            }
+        } else {
+            records.extend(read(path)?);
+        }
+    }
+    let bounds = Bounds { overtakes: 64, ..Bounds::default() };
+    let verdict = judge(&assemble(records)?, &bounds, &Demands::default());
+    println!("{verdict}");
+    Ok(verdict.is_good())
+}
+
+fn check_generated(holds: usize) -> bool {
+    let clock = Clock::boot();
+    let history = generate::correct(holds, 1_000, 1);
+    let start = clock.now();
+    let verdict = judge(&history, &Bounds { stall: 10_000, ..Bounds::default() }, &Demands { contended: 1, ..Demands::default() });
+    let took = clock.now() - start;
+    println!("{verdict}\n{holds} holds judged in {:.2} s", took as f64 / 1e6);
+    verdict.is_good()
+}
