@@ -9,11 +9,12 @@
 pub mod check;
 pub mod exhibits;
 pub mod history;
-pub mod random;
 pub mod report;
 pub mod simulation;
 pub mod timeline;
 pub mod torture;
+
+pub use leasehold_testkit::random;
 
 /// What can go wrong in the lab itself, as text.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

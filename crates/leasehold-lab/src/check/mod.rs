@@ -75,8 +75,9 @@ pub fn judge(history: &History, bounds: &Bounds, demands: &Demands) -> Verdict {
 fn judge_name(holds: &[Hold], history: &History, bounds: &Bounds, verdict: &mut Verdict) {
     let granted: Vec<Hold> = holds.iter().filter(|hold| hold.answer == Answer::Granted).copied().collect();
     let granted = owners::outermost(granted, verdict);
-    fences::judge(&granted, verdict);
-    windows::judge(&granted, bounds, verdict);
+    let begins = fences::begins(&granted);
+    fences::judge(&granted, &begins, verdict);
+    windows::judge(&granted, &begins, bounds, verdict);
     order::judge(&granted, bounds, verdict);
     outcomes::judge(holds, verdict);
     progress::judge(holds, history, bounds, verdict);

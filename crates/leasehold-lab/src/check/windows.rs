@@ -9,29 +9,18 @@ use super::verdict::{Promise, Verdict};
 use super::Bounds;
 use crate::history::Hold;
 
-/// The outermost holds of one name, in order of fences.
-pub(super) fn judge(holds: &[Hold], bounds: &Bounds, verdict: &mut Verdict) {
-    let plain: Vec<Window> = holds.iter().enumerate().filter_map(|(index, hold)| Window::new(hold, index, bounds)).collect();
-    let broken = sweep(holds, plain.clone(), None, bounds, verdict);
+/// The outermost holds of one name, in order of fences, and when each began at the latest.
+pub(super) fn judge(holds: &[Hold], begins: &[(Micros, usize)], bounds: &Bounds, verdict: &mut Verdict) {
+    let windows: Vec<Window> = holds.iter().enumerate().filter_map(|(index, hold)| Window::new(hold, index, bounds)).collect();
+    let broken = sweep(holds, windows.clone(), None, bounds, verdict);
     // Where a lock may be lost early the windows say nothing of the order.
     if broken == 0 && bounds.overlap == 0 {
-        let mut by_fence = plain;
-        if begin_by_fence(holds, &mut by_fence) {
-            let _ = sweep(holds, by_fence, Some(Promise::FenceWindow), bounds, verdict);
+        let with_begin = |window: Window| Window { start: begins[window.hold].0, ..window };
+        if begins.iter().enumerate().any(|(index, (_, before))| *before != index) {
+            let windows = windows.into_iter().map(with_begin).collect();
+            let _ = sweep(holds, windows, Some(Promise::FenceWindow), bounds, verdict);
         }
     }
-}
-
-/// A hold begins at the latest when any hold with a larger fence was answered. Says whether that changed anything.
-fn begin_by_fence(holds: &[Hold], windows: &mut [Window]) -> bool {
-    let mut earliest = Micros::MAX;
-    let mut changed = false;
-    for window in windows.iter_mut().rev().take_while(|window| holds[window.hold].fence > 0) {
-        changed |= earliest <= window.start;
-        earliest = earliest.min(window.start);
-        window.start = earliest;
-    }
-    changed
 }
 
 #[derive(Clone, Copy)]

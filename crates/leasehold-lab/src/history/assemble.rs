@@ -90,12 +90,12 @@ impl Desk {
                 let since = self.fault_since.remove(&fault).unwrap_or(t);
                 self.history.faults.push((since, t));
             }
-            What::Taken { name, since } => {
+            What::Taken { name, fence, since } => {
                 let name = self.name(&name);
                 self.history.faults_made += 1;
                 let hit = |open: &Open| open.hold.name == name && holds(open);
                 self.history.faults_held += u64::from(self.open.values().any(hit));
-                self.history.taken.push(Taken { name, since, t });
+                self.history.taken.push(Taken { name, fence, since, t });
             }
             What::Left { name, count } => {
                 let name = self.name(&name);

@@ -89,10 +89,12 @@ pub enum What {
         /// Whether it begins.
         on: bool,
     },
-    /// A lock was taken away from its holders; stamped when that was done.
+    /// A grant was taken away; stamped when that was done.
     Taken {
-        /// Which.
+        /// Of which name.
         name: String,
+        /// Its first fence.
+        fence: u64,
         /// When it began.
         since: Micros,
     },
@@ -198,11 +200,13 @@ pub struct Effect {
     pub accepted: bool,
 }
 
-/// A lock that was taken away.
+/// A grant that was taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// Which.
+    /// Of which name.
     pub name: u32,
+    /// Its first fence: that of its first turn.
+    pub fence: u64,
     /// When that began.
     pub since: Micros,
     /// When it was done.

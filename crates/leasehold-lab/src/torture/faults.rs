@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::Plan;
-use super::work::NAMES;
+use super::hand::NAMES;
 use crate::random::Random;
 
 /// A kind of fault.

@@ -11,9 +11,10 @@ use crate::history::{Log, What};
 
 /// Listens on a socket until the program ends.
 #[derive(Debug, Clone)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: Arc<Mutex<HashMap<String, Door>>>,
     path: PathBuf,
+    log: Log,
 }
 
 /// What is kept of one name.
@@ -28,33 +29,38 @@ struct Door {
 impl Gate {
     pub(super) fn open(path: &Path, log: &Log) -> Outcome<Self> {
         let listener = UnixListener::bind(path)?;
-        let gate = Self { state: Arc::default(), path: path.to_owned() };
-        let (serving, log) = (gate.clone(), log.of("gate"));
+        let gate = Self { path: path.to_owned(), ..Self::within(log) };
+        let serving = gate.clone();
         drop(std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (serving, log) = (serving.clone(), log.clone());
-                drop(std::thread::spawn(move || serving.serve(stream, &log)));
+                let serving = serving.clone();
+                drop(std::thread::spawn(move || serving.serve(stream)));
             }
         }));
         Ok(gate)
+    }
+
+    /// For visitors of this process only.
+    pub(crate) fn within(log: &Log) -> Self {
+        Self { state: Arc::default(), path: PathBuf::new(), log: log.of("gate") }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    fn serve(&self, stream: UnixStream, log: &Log) {
+    fn serve(&self, stream: UnixStream) {
         let Ok(mut answers) = stream.try_clone() else { return };
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             let Some((name, by, fence)) = parse(&line) else { return };
-            let answer = if self.admit(name, by, fence, log) { "yes\n" } else { "no\n" };
+            let answer = if self.admit(name, by, fence) { "yes\n" } else { "no\n" };
             if answers.write_all(answer.as_bytes()).is_err() {
                 return;
             }
         }
     }
 
-    fn admit(&self, name: &str, by: &str, fence: u64, log: &Log) -> bool {
+    fn admit(&self, name: &str, by: &str, fence: u64) -> bool {
         let mut doors = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let door = doors.entry(name.to_owned()).or_default();
         let accepted = fence > door.fence || (fence == door.fence && by == door.by);
@@ -65,7 +71,7 @@ impl Gate {
             door.refused += 1;
         }
         // Under the lock: the stamps are in the order of the effects.
-        log.note(0, What::Effect { name: name.to_owned(), by: by.to_owned(), fence, accepted });
+        self.log.note(0, What::Effect { name: name.to_owned(), by: by.to_owned(), fence, accepted });
         accepted
     }
 
@@ -76,7 +82,7 @@ impl Gate {
     }
 
     /// Notes the number behind each name.
-    pub(super) fn note_counts(&self, log: &Log) {
+    pub(crate) fn note_counts(&self, log: &Log) {
         let doors = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, door) in &*doors {
             log.note(0, What::Counted { name: name.clone(), count: door.count });
@@ -90,20 +96,27 @@ fn parse(line: &str) -> Option<(&str, &str, u64)> {
     Some((name, by, fence.parse().ok()?))
 }
 
-/// A worker's way to the gate.
+/// A way to the gate.
 #[derive(Debug)]
-pub(super) struct Visitor(BufReader<UnixStream>);
+pub(crate) enum Visitor {
+    Outside(BufReader<UnixStream>),
+    Inside(Gate),
+}
 
 impl Visitor {
     pub(super) fn new(path: &Path) -> Outcome<Self> {
-        Ok(Self(BufReader::new(UnixStream::connect(path)?)))
+        Ok(Self::Outside(BufReader::new(UnixStream::connect(path)?)))
     }
 
     /// Tries an effect; whether it was taken.
     pub(super) fn knock(&mut self, name: &str, by: &str, fence: u64) -> Outcome<bool> {
-        self.0.get_mut().write_all(format!("{name} {by} {fence}\n").as_bytes())?;
+        let stream = match self {
+            Self::Inside(gate) => return Ok(gate.admit(name, by, fence)),
+            Self::Outside(stream) => stream,
+        };
+        stream.get_mut().write_all(format!("{name} {by} {fence}\n").as_bytes())?;
         let mut answer = String::new();
-        let _ = self.0.read_line(&mut answer)?;
+        let _ = stream.read_line(&mut answer)?;
         Ok(answer.trim() == "yes")
     }
 }

@@ -3,10 +3,11 @@
 
 mod deployment;
 mod faults;
-mod gate;
+pub(crate) mod gate;
+pub(crate) mod hand;
 mod run;
-mod workers;
 mod work;
+mod workers;
 
 use std::path::PathBuf;
 use std::time::Duration;

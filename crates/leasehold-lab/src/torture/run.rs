@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::deployment::{Deployment, deployment};
 use super::faults::{Fault, FaultKind, schedule};
 use super::gate::Gate;
-use super::work::{NAMES, TURNS, take_whole};
+use super::hand::{NAMES, TURNS, take_away, take_whole};
 use super::workers::Worker;
 use super::Plan;
 use crate::Outcome;
@@ -121,13 +121,7 @@ impl Run<'_> {
                     self.resumes.push((until, Resume::Worker(index, self.workers[index].life())));
                 }
             }
-            FaultKind::Evict => {
-                let since = self.log.now();
-                let evicted = self.client.evict(fault.name, None, "torture").await?;
-                if evicted > 0 {
-                    self.log.note(0, What::Taken { name: fault.name.into(), since });
-                }
-            }
+            FaultKind::Evict => take_away(&self.client, fault.name, &self.log).await?,
             kind if self.resumes.iter().any(|(_, resume)| matches!(resume, Resume::Server(_))) => {
                 // One fault of the server at a time.
                 let _ = kind;
@@ -186,7 +180,7 @@ impl Run<'_> {
             }
         }
         let bounds = Bounds {
-            overtakes: u64::from(TURNS) * self.plan.workers * 4,
+            overtakes: u64::from(TURNS) * self.plan.workers,
             told: 1_000_000,
             stall: 2_000_000,
             overlap: 0,

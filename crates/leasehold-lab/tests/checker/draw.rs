@@ -7,7 +7,7 @@ use leasehold_lab::random::Random;
 const CAPACITIES: [u32; 4] = [1, 2, 3, u32::MAX];
 
 /// Up to seven requests for one name, most of them near each other, so that about half of all histories are good.
-pub fn history(random: &mut Random) -> History {
+pub(crate) fn history(random: &mut Random) -> History {
     let capacity = *random.pick(&CAPACITIES);
     let with_fences = !random.one_in(4);
     let spread = *random.pick(&[6, 12, 30]);

@@ -4,7 +4,7 @@ use leasehold_lab::check::Bounds;
 use leasehold_lab::history::{Answer, Hold, NEVER};
 
 /// How many were told busy although nobody can have been in their way: looks at every instant.
-pub fn busy_for_nothing(holds: &[Hold]) -> u64 {
+pub(crate) fn busy_for_nothing(holds: &[Hold]) -> u64 {
     let last = holds.iter().map(|hold| hold.got).max().unwrap_or(0);
     let possible = |hold: &&Hold| match hold.answer {
         Answer::Granted | Answer::Unknown => true,
@@ -22,7 +22,7 @@ pub fn busy_for_nothing(holds: &[Hold]) -> u64 {
 }
 
 /// How many in line were overtaken too often: compares each with each.
-pub fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
+pub(crate) fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
     let granted = || holds.iter().filter(|hold| hold.answer == Answer::Granted);
     let too_often = |hold: &&Hold| {
         let before = granted().filter(|other| other.call > hold.queued && other.got < hold.got);
@@ -33,7 +33,7 @@ pub fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
 }
 
 /// How many waited too long for a lock that nobody can have held: looks at every instant.
-pub fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
+pub(crate) fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
     let taken = |t: u64| {
         holds.iter().any(|hold| match hold.answer {
             Answer::Granted | Answer::Unknown => hold.got <= t && t < hold.free,
@@ -58,8 +58,14 @@ pub fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
 }
 
 /// Whether any two windows that exclude each other overlap by more than the bound, for a mutex.
-pub fn overlaps(holds: &[Hold], bound: u64) -> bool {
+pub(crate) fn overlaps(holds: &[Hold], bound: u64) -> bool {
     let granted: Vec<&Hold> = holds.iter().filter(|hold| hold.answer == Answer::Granted).collect();
     let pair = |a: &Hold, b: &Hold| a.end.min(b.end).saturating_sub(a.got.max(b.got)) > bound;
     granted.iter().any(|a| granted.iter().any(|b| a.op != b.op && pair(a, b)))
+}
+
+/// Whether two holds have one fence.
+pub(crate) fn same_fence(holds: &[Hold]) -> bool {
+    let with = |hold: &Hold| hold.answer == Answer::Granted && hold.fence > 0;
+    holds.iter().any(|a| with(a) && holds.iter().any(|b| with(b) && a.op != b.op && a.fence == b.fence))
 }

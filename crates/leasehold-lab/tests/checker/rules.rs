@@ -118,16 +118,16 @@ fn taken_away_and_told_or_not() {
         vec![
             record(10, "a", 1, call(1, 1, 0)),
             record(20, "a", 1, granted(1, 5_000)),
-            record(32, "lab", 0, What::Taken { name: "x".into(), since: 30 }),
+            record(32, "lab", 0, What::Taken { name: "x".into(), fence: 1, since: 30 }),
             record(lost, "a", 1, What::Lost),
             record(lost + 1, "a", 1, What::Release),
             record(lost + 2, "a", 1, What::Released { held }),
         ]
     };
-    let next = || hold("b", 1, [12, 31, 60, 70], 2);
+    let next = || hold("b", 1, [12, 31, 60, 70], 300);
     assert_broken([taken(50, false), next()].concat(), &[]);
     assert_broken([taken(200, false), next()].concat(), &[Promise::ToldLoss]);
-    assert_broken([taken(50, true), next()].concat(), &[Promise::ToldOutcome]);
+    assert_broken([taken(200, true), next()].concat(), &[Promise::ToldOutcome]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ enum Does {
 }
 
 /// Whether some order explains every answer. `tries`: also those that found no room.
-pub fn explains(holds: &[Hold], tries: bool) -> bool {
+pub(crate) fn explains(holds: &[Hold], tries: bool) -> bool {
     let Some(capacity) = holds.first().map(|hold| hold.capacity) else {
         return true;
     };
@@ -44,7 +44,7 @@ pub fn explains(holds: &[Hold], tries: bool) -> bool {
         }
     }
     let mut search = Search { seen: vec![0; (1 << steps.len()) / 64 + 1], steps, capacity: u64::from(capacity) };
-    search.from(0, 0, 0)
+    search.from(0, 0, [0, 0])
 }
 
 struct Search {
@@ -55,7 +55,8 @@ struct Search {
 }
 
 impl Search {
-    fn from(&mut self, done: usize, taken: u64, fence: u64) -> bool {
+    /// `fences`: the largest so far of those that are alone, and of readers.
+    fn from(&mut self, done: usize, taken: u64, fences: [u64; 2]) -> bool {
         let left = |index: usize| done & (1 << index) == 0;
         if (0..self.steps.len()).all(|index| !left(index) || !self.steps[index].must) {
             return true;
@@ -71,13 +72,16 @@ impl Search {
             }
             let next = match step.does {
                 Does::Acquire { weight, fence: own } if taken + u64::from(weight) <= self.capacity => {
-                    if own != 0 && own <= fence {
+                    let reads = self.capacity == u64::from(u32::MAX) && weight == 1;
+                    let [alone, readers] = fences;
+                    if own != 0 && (own <= alone || (own <= readers && !reads)) {
                         continue;
                     }
-                    (taken + u64::from(weight), own.max(fence))
+                    let next = if reads { [alone, own.max(readers)] } else { [own.max(alone), readers] };
+                    (taken + u64::from(weight), next)
                 }
-                Does::Release { weight, of } if !left(of) => (taken - u64::from(weight), fence),
-                Does::FindBusy { weight } if taken + u64::from(weight) > self.capacity => (taken, fence),
+                Does::Release { weight, of } if !left(of) => (taken - u64::from(weight), fences),
+                Does::FindBusy { weight } if taken + u64::from(weight) > self.capacity => (taken, fences),
                 _ => continue,
             };
             if self.from(done | (1 << index), next.0, next.1) {
