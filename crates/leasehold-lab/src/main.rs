@@ -9,7 +9,8 @@ use leasehold::engine::Clock;
 use leasehold_lab::check::{Bounds, Demands, generate, judge};
 use leasehold_lab::history::{assemble, read};
 use leasehold_lab::torture::{FaultKind, Plan, Work, torture, work};
-use leasehold_lab::{Outcome, exhibits, report};
+use leasehold_lab::simulation::{Locks, simulate};
+use leasehold_lab::{Outcome, exhibits, mutants, report};
 
 /// Shows what locks do under faults, and judges it.
 #[derive(Debug, Parser)]
@@ -41,6 +42,26 @@ enum Command {
         /// Judge so many generated holds instead, and say how long it took.
         #[arg(long)]
         generate: Option<usize>,
+    },
+    /// Run the real session, turns and guards in simulated time, one run per seed; ends at the first broken promise.
+    Simulate {
+        /// mutex, read-write, semaphore or many-and-again; all unless set.
+        locks: Vec<Locks>,
+        /// How many runs of each.
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+    },
+    /// Plant bugs in a copy of the source, one at a time, and see whether they are caught. Run it at the root of the source.
+    Mutants {
+        /// Only those whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        /// Where the copy is built.
+        #[arg(long, default_value = "target/lab/mutants")]
+        into: PathBuf,
     },
     /// Add the rows of reports to the track record.
     Record {
@@ -133,6 +154,11 @@ fn obey(command: Command) -> Outcome<bool> {
         Command::Torture(arguments) => runtime.block_on(torture_with(arguments)),
         Command::Check { generate: Some(holds), .. } => Ok(check_generated(holds)),
         Command::Check { histories, .. } => check(&histories),
+        Command::Simulate { locks, seeds, from } => simulate_all(&locks, from..from + seeds),
+        Command::Mutants { only, into } => {
+            std::fs::create_dir_all(&into)?;
+            mutants::run(&std::env::current_dir()?, &std::fs::canonicalize(into)?, only.as_deref())
+        }
         Command::Record { reports, ledger } => {
             reports.iter().try_for_each(|report| report::record(report, &ledger))?;
             Ok(true)
@@ -168,6 +194,26 @@ async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
     let report = torture(&plan).await?;
     println!("{}\nreport: {}", report.text, plan.into.join("report.json").display());
     Ok(report.good)
+}
+
+fn simulate_all(locks: &[Locks], seeds: std::ops::Range<u64>) -> Outcome<bool> {
+    let locks = if locks.is_empty() { &Locks::ALL[..] } else { locks };
+    for locks in locks {
+        let (mut simulated, mut holds, mut faults) = (Duration::ZERO, 0, 0);
+        for seed in seeds.clone() {
+            let (verdict, time) = simulate(*locks, seed).map_err(|error| format!("{locks:?} seed {seed}: {error}"))?;
+            if !verdict.is_good() {
+                println!("{locks:?} seed {seed}:\n{verdict}");
+                return Ok(false);
+            }
+            simulated += time;
+            holds += verdict.stats.holds;
+            faults += verdict.stats.faults_held;
+        }
+        let hours = simulated.as_secs_f64() / 3600.0;
+        println!("{locks:?}: {} seeds, {hours:.1} simulated hours, {holds} holds, {faults} faults on a held lock: every promise was kept", seeds.end - seeds.start);
+    }
+    Ok(true)
 }
 
 fn check(histories: &[PathBuf]) -> Outcome<bool> {

@@ -35,6 +35,16 @@ impl Locks {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Mutex, Self::ReadWrite, Self::Semaphore, Self::ManyAndAgain];
 
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::ReadWrite => "read-write",
+            Self::Semaphore => "semaphore",
+            Self::ManyAndAgain => "many-and-again",
+        }
+    }
+
     fn names(self) -> Vec<(&'static str, Kind)> {
         match self {
             Self::Mutex => vec![("mutex", Kind::Mutex)],
@@ -42,6 +52,15 @@ impl Locks {
             Self::Semaphore => vec![("permits", Kind::Permits(3))],
             Self::ManyAndAgain => vec![("left", Kind::Mutex), ("both", Kind::Both), ("again", Kind::Reentrant)],
         }
+    }
+}
+
+impl std::str::FromStr for Locks {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|locks| locks.word() == word);
+        known.ok_or_else(|| format!("known: {}", Self::ALL.map(Self::word).join(", ")))
     }
 }
 
