@@ -72,6 +72,9 @@ enum Command {
         #[arg(long, default_value = "docs/track-record.md")]
         ledger: PathBuf,
     },
+    /// Holds a lock until it is killed; started by an exhibit.
+    #[command(hide = true)]
+    Hold { url: String, name: String, lease_ms: u64 },
     /// A worker of a torture; started by it.
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -161,6 +164,10 @@ fn obey(command: Command) -> Outcome<bool> {
         }
         Command::Record { reports, ledger } => {
             reports.iter().try_for_each(|report| report::record(report, &ledger))?;
+            Ok(true)
+        }
+        Command::Hold { url, name, lease_ms } => {
+            runtime.block_on(exhibits::hold(&url, &name, Duration::from_millis(lease_ms)))?;
             Ok(true)
         }
         Command::Worker(w) => {

@@ -256,6 +256,8 @@ fn close(open: Open, last: Micros) -> Hold {
     // Who is told "held until then" has been told so of the whole time.
     hold.end = if hold.told_held { open.release } else { own }.max(hold.got);
     hold.free = match open.released {
+        // What a dead holder had is to be free a lease later.
+        NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
         NEVER => hold.end.max(open.until.min(last)).saturating_add(open.lease),
         told => told,
     };
