@@ -8,8 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use leasehold::engine::Clock;
 use leasehold_lab::check::{Bounds, Demands, generate, judge};
 use leasehold_lab::history::{assemble, read};
-use leasehold_lab::torture::{FaultKind, Plan, Work, torture, work};
 use leasehold_lab::simulation::{Locks, simulate};
+use leasehold_lab::torture::{FaultKind, Plan, Work, torture, work};
 use leasehold_lab::{Outcome, exhibits, mutants, report};
 
 /// Shows what locks do under faults, and judges it.
@@ -74,7 +74,11 @@ enum Command {
     },
     /// Holds a lock until it is killed; started by an exhibit.
     #[command(hide = true)]
-    Hold { url: String, name: String, lease_ms: u64 },
+    Hold {
+        url: String,
+        name: String,
+        lease_ms: u64,
+    },
     /// A worker of a torture; started by it.
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -99,6 +103,9 @@ struct TortureArgs {
     /// The lease of every lock.
     #[arg(long, default_value = "400ms", value_parser = duration)]
     lease: Duration,
+    /// The longest a holder rests between two steps.
+    #[arg(long, default_value = "20ms", value_parser = duration)]
+    rest: Duration,
     /// Where the histories and the report go; `target/lab/ENGINE-SEED` unless set.
     #[arg(long)]
     into: Option<PathBuf>,
@@ -119,12 +126,18 @@ struct WorkerArgs {
     #[arg(long)]
     lease: u64,
     #[arg(long)]
+    rest: u64,
+    #[arg(long)]
     tasks: u64,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| "a number and a unit: 400ms, 90s, 10m, 2h".to_owned())?;
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..digits]
+        .parse()
+        .map_err(|_| "a number and a unit: 400ms, 90s, 10m, 2h".to_owned())?;
     match &text[digits..] {
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
@@ -147,32 +160,59 @@ fn main() -> ExitCode {
 
 /// Whether everything was as promised.
 fn obey(command: Command) -> Outcome<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     match command {
         Command::List => {
             exhibits::list();
             Ok(true)
         }
-        Command::Run { exhibits: names, into } => runtime.block_on(exhibits::run(&names, &into)),
+        Command::Run {
+            exhibits: names,
+            into,
+        } => runtime.block_on(exhibits::run(&names, &into)),
         Command::Torture(arguments) => runtime.block_on(torture_with(arguments)),
-        Command::Check { generate: Some(holds), .. } => Ok(check_generated(holds)),
+        Command::Check {
+            generate: Some(holds),
+            ..
+        } => Ok(check_generated(holds)),
         Command::Check { histories, .. } => check(&histories),
         Command::Simulate { locks, seeds, from } => simulate_all(&locks, from..from + seeds),
         Command::Mutants { only, into } => {
             std::fs::create_dir_all(&into)?;
-            mutants::run(&std::env::current_dir()?, &std::fs::canonicalize(into)?, only.as_deref())
+            mutants::run(
+                &std::env::current_dir()?,
+                &std::fs::canonicalize(into)?,
+                only.as_deref(),
+            )
         }
         Command::Record { reports, ledger } => {
-            reports.iter().try_for_each(|report| report::record(report, &ledger))?;
+            reports
+                .iter()
+                .try_for_each(|report| report::record(report, &ledger))?;
             Ok(true)
         }
-        Command::Hold { url, name, lease_ms } => {
+        Command::Hold {
+            url,
+            name,
+            lease_ms,
+        } => {
             runtime.block_on(exhibits::hold(&url, &name, Duration::from_millis(lease_ms)))?;
             Ok(true)
         }
         Command::Worker(w) => {
             let lease = Duration::from_millis(w.lease);
-            let worker = Work { url: w.url, who: w.who, log: w.log, gate: w.gate, seed: w.seed, lease, tasks: w.tasks };
+            let worker = Work {
+                url: w.url,
+                who: w.who,
+                log: w.log,
+                gate: w.gate,
+                seed: w.seed,
+                lease,
+                rest: Duration::from_millis(w.rest),
+                tasks: w.tasks,
+            };
             runtime.block_on(work(worker))?;
             Ok(true)
         }
@@ -182,7 +222,9 @@ fn obey(command: Command) -> Outcome<bool> {
 #[expect(clippy::future_not_send, reason = "one thread drives the run")]
 async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
     let engine = arguments.url.split(':').next().unwrap_or_default();
-    let into = arguments.into.unwrap_or_else(|| format!("target/lab/{engine}-{}", arguments.seed).into());
+    let into = arguments
+        .into
+        .unwrap_or_else(|| format!("target/lab/{engine}-{}", arguments.seed).into());
     if into.exists() {
         std::fs::remove_dir_all(&into)?;
     }
@@ -193,22 +235,32 @@ async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
         seed: arguments.seed,
         workers: arguments.workers,
         lease: arguments.lease,
+        rest: arguments.rest,
         faults: arguments.faults,
         program: std::env::current_exe()?,
         into: std::fs::canonicalize(into)?,
         progress: true,
     };
     let report = torture(&plan).await?;
-    println!("{}\nreport: {}", report.text, plan.into.join("report.json").display());
+    println!(
+        "{}\nreport: {}",
+        report.text,
+        plan.into.join("report.json").display()
+    );
     Ok(report.good)
 }
 
 fn simulate_all(locks: &[Locks], seeds: std::ops::Range<u64>) -> Outcome<bool> {
-    let locks = if locks.is_empty() { &Locks::ALL[..] } else { locks };
+    let locks = if locks.is_empty() {
+        &Locks::ALL[..]
+    } else {
+        locks
+    };
     for locks in locks {
         let (mut simulated, mut holds, mut faults) = (Duration::ZERO, 0, 0);
         for seed in seeds.clone() {
-            let (verdict, time) = simulate(*locks, seed).map_err(|error| format!("{locks:?} seed {seed}: {error}"))?;
+            let (verdict, time) = simulate(*locks, seed)
+                .map_err(|error| format!("{locks:?} seed {seed}: {error}"))?;
             if !verdict.is_good() {
                 println!("{locks:?} seed {seed}:\n{verdict}");
                 return Ok(false);
@@ -218,7 +270,10 @@ fn simulate_all(locks: &[Locks], seeds: std::ops::Range<u64>) -> Outcome<bool> {
             faults += verdict.stats.faults_held;
         }
         let hours = simulated.as_secs_f64() / 3600.0;
-        println!("{locks:?}: {} seeds, {hours:.1} simulated hours, {holds} holds, {faults} faults on a held lock: every promise was kept", seeds.end - seeds.start);
+        println!(
+            "{locks:?}: {} seeds, {hours:.1} simulated hours, {holds} holds, {faults} faults on a held lock: every promise was kept",
+            seeds.end - seeds.start
+        );
     }
     Ok(true)
 }
@@ -229,7 +284,10 @@ fn check(histories: &[PathBuf]) -> Outcome<bool> {
         if path.is_dir() {
             for entry in std::fs::read_dir(path)? {
                 let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == "jsonl") {
+                if path
+                    .extension()
+                    .is_some_and(|extension| extension == "jsonl")
+                {
                     records.extend(read(&path)?);
                 }
             }
@@ -237,7 +295,10 @@ fn check(histories: &[PathBuf]) -> Outcome<bool> {
             records.extend(read(path)?);
         }
     }
-    let bounds = Bounds { overtakes: 64, ..Bounds::default() };
+    let bounds = Bounds {
+        overtakes: 64,
+        ..Bounds::default()
+    };
     let verdict = judge(&assemble(records)?, &bounds, &Demands::default());
     println!("{verdict}");
     Ok(verdict.is_good())
@@ -247,8 +308,21 @@ fn check_generated(holds: usize) -> bool {
     let clock = Clock::boot();
     let history = generate::correct(holds, 1_000, 1);
     let start = clock.now();
-    let verdict = judge(&history, &Bounds { stall: 10_000, ..Bounds::default() }, &Demands { contended: 1, ..Demands::default() });
+    let verdict = judge(
+        &history,
+        &Bounds {
+            stall: 10_000,
+            ..Bounds::default()
+        },
+        &Demands {
+            contended: 1,
+            ..Demands::default()
+        },
+    );
     let took = clock.now() - start;
-    println!("{verdict}\n{holds} holds judged in {:.2} s", took as f64 / 1e6);
+    println!(
+        "{verdict}\n{holds} holds judged in {:.2} s",
+        took as f64 / 1e6
+    );
     verdict.is_good()
 }

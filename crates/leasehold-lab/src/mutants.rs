@@ -24,9 +24,22 @@ const MUTEX: &str = "simulate mutex --seeds 500";
 const SEMAPHORE: &str = "simulate semaphore --seeds 500";
 const MANY: &str = "simulate many-and-again --seeds 500";
 const FILE: &str = "torture file: --for 6s --seed 1";
+const FILE_BUSY: &str = "torture file: --for 10s --seed 1 --workers 6 --rest 1ms --faults kill";
 
-const fn mutant(name: &'static str, file: &'static str, before: &'static str, after: &'static str, scenario: &'static str) -> Mutant {
-    Mutant { name, file, before, after, scenario }
+const fn mutant(
+    name: &'static str,
+    file: &'static str,
+    before: &'static str,
+    after: &'static str,
+    scenario: &'static str,
+) -> Mutant {
+    Mutant {
+        name,
+        file,
+        before,
+        after,
+        scenario,
+    }
 }
 
 /// All of them.
@@ -38,13 +51,25 @@ pub const MUTANTS: [Mutant; 19] = [
         "let Some(index) = self.find(id).or((self.held > 0).then_some(0)) else {\n            return (Release::Gone, changes);",
         MUTEX,
     ),
-    mutant("one more than fits", "line.rs", "<= u64::from(self.capacity)\n", "<= u64::from(self.capacity) + 1\n", MUTEX),
-    mutant("newcomers are let in past the line", "line.rs", "let fits = first && self.fits", "let fits = self.fits", SEMAPHORE),
     mutant(
-        "fences start again",
+        "one more than fits",
+        "line.rs",
+        "<= u64::from(self.capacity)\n",
+        "<= u64::from(self.capacity) + 1\n",
+        MUTEX,
+    ),
+    mutant(
+        "newcomers are let in past the line",
+        "line.rs",
+        "let fits = first && self.fits",
+        "let fits = self.fits",
+        SEMAPHORE,
+    ),
+    mutant(
+        "fences start again on an idle name",
         "line.rs",
         "let fence = self.last.max(floor).saturating_add(1);",
-        "let fence = floor.saturating_sub(5_000_000).saturating_add(1 + self.places.len() as u64);",
+        "let fence = self.last.saturating_add(u64::from(floor > 0));",
         MUTEX,
     ),
     mutant(
@@ -89,7 +114,13 @@ pub const MUTANTS: [Mutant; 19] = [
         "entry.heard(sent);\n                let _ = why;",
         MUTEX,
     ),
-    mutant("asks again under the same id", "session/asking.rs", "claim.id = ClaimId::random();", "", MUTEX),
+    mutant(
+        "asks again under the same id",
+        "session/asking.rs",
+        "claim.id = ClaimId::random();",
+        "",
+        MUTEX,
+    ),
     mutant(
         "a release misreads its answer",
         "session/keeper.rs",
@@ -104,8 +135,20 @@ pub const MUTANTS: [Mutant; 19] = [
         "let free = true;",
         MUTEX,
     ),
-    mutant("every turn has the grant's fence", "session/grant.rs", "self.first.get() + u64::from(turn)", "self.first.get()", MUTEX),
-    mutant("the inner release ends the outer hold", "turns/state.rs", "user.depth += 1;", "", MANY),
+    mutant(
+        "every turn has the grant's fence",
+        "session/grant.rs",
+        "self.first.get() + u64::from(turn)",
+        "self.first.get()",
+        MUTEX,
+    ),
+    mutant(
+        "the inner release ends the outer hold",
+        "turns/state.rs",
+        "user.depth += 1;",
+        "",
+        MANY,
+    ),
     mutant(
         "anybody of the process re-enters",
         "turns/state.rs",
@@ -118,7 +161,7 @@ pub const MUTANTS: [Mutant; 19] = [
         "engines/file/store.rs",
         "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
         "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {",
-        FILE,
+        FILE_BUSY,
     ),
     mutant(
         "a living session looks dead",
@@ -127,7 +170,13 @@ pub const MUTANTS: [Mutant; 19] = [
         "NonBlockingLockShared).is_err() {\n        return true;",
         FILE,
     ),
-    mutant("a removed file is locked", "engines/file/store.rs", "if found.st_nlink == 0 {", "if false {", FILE),
+    mutant(
+        "a removed file is locked",
+        "engines/file/store.rs",
+        "if found.st_nlink == 0 {",
+        "if false {",
+        FILE,
+    ),
 ];
 
 /// Builds and runs each in a copy of the source below `into`; prints caught or missed. Whether all were caught.
@@ -140,13 +189,19 @@ pub fn run(source: &Path, into: &Path, only: Option<&str>) -> Outcome<bool> {
     copy_source(source, &copy)?;
     let mut all = true;
     println!("| planted bug | where | scenario | |\n|---|---|---|---|");
-    for mutant in MUTANTS.iter().filter(|mutant| only.is_none_or(|only| mutant.name.contains(only))) {
+    for mutant in MUTANTS
+        .iter()
+        .filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)))
+    {
         let _planted = Planted::new(mutant, &copy)?;
         let program = build(&copy, into)?;
         let caught = !scenario(&program, mutant, into)?;
         all &= caught;
         let word = if caught { "caught" } else { "MISSED" };
-        println!("| {} | {} | {} | {word} |", mutant.name, mutant.file, mutant.scenario);
+        println!(
+            "| {} | {} | {} | {word} |",
+            mutant.name, mutant.file, mutant.scenario
+        );
     }
     Ok(all)
 }
@@ -156,9 +211,18 @@ fn copy_source(source: &Path, copy: &Path) -> Outcome<()> {
         std::fs::remove_dir_all(copy)?;
     }
     std::fs::create_dir_all(copy)?;
-    let parts = ["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map(|part| source.join(part));
-    let status = Command::new("cp").args(["-r", "-t"]).arg(copy).args(parts).status()?;
-    if status.success() { Ok(()) } else { Err("the source cannot be copied".into()) }
+    let parts =
+        ["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map(|part| source.join(part));
+    let status = Command::new("cp")
+        .args(["-r", "-t"])
+        .arg(copy)
+        .args(parts)
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err("the source cannot be copied".into())
+    }
 }
 
 /// A bug in the copy; taken out again when this is dropped. Written both times, so that it is built both times.
@@ -172,7 +236,11 @@ impl Planted {
         let path = copy.join("crates/leasehold/src").join(mutant.file);
         let text = std::fs::read_to_string(&path)?;
         if text.matches(mutant.before).count() != 1 {
-            return Err(format!("{}: {} no longer has the place for it", mutant.name, mutant.file).into());
+            return Err(format!(
+                "{}: {} no longer has the place for it",
+                mutant.name, mutant.file
+            )
+            .into());
         }
         std::fs::write(&path, text.replace(mutant.before, mutant.after))?;
         Ok(Self { path, text })
@@ -188,7 +256,14 @@ impl Drop for Planted {
 fn build(copy: &Path, into: &Path) -> Outcome<PathBuf> {
     let target = into.join("target");
     let status = Command::new("cargo")
-        .args(["build", "--quiet", "-p", "leasehold-lab", "--config", "profile.dev.package.leasehold-lab.opt-level=0"])
+        .args([
+            "build",
+            "--quiet",
+            "-p",
+            "leasehold-lab",
+            "--config",
+            "profile.dev.package.leasehold-lab.opt-level=0",
+        ])
         .env("CARGO_TARGET_DIR", &target)
         .current_dir(copy)
         .stderr(Stdio::null())
@@ -202,7 +277,11 @@ fn build(copy: &Path, into: &Path) -> Outcome<PathBuf> {
 /// Whether the scenario found nothing.
 fn scenario(program: &Path, mutant: &Mutant, into: &Path) -> Outcome<bool> {
     let mut command = Command::new(program);
-    let _ = command.args(mutant.scenario.split(' ')).current_dir(into).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = command
+        .args(mutant.scenario.split(' '))
+        .current_dir(into)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn()?;
     // A bug may make it hang; that is caught, too.
     let clock = leasehold::engine::Clock::boot();

@@ -33,7 +33,12 @@ pub enum Locks {
 
 impl Locks {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Mutex, Self::ReadWrite, Self::Semaphore, Self::ManyAndAgain];
+    pub const ALL: [Self; 4] = [
+        Self::Mutex,
+        Self::ReadWrite,
+        Self::Semaphore,
+        Self::ManyAndAgain,
+    ];
 
     /// Its word.
     pub const fn word(self) -> &'static str {
@@ -50,7 +55,11 @@ impl Locks {
             Self::Mutex => vec![("mutex", Kind::Mutex)],
             Self::ReadWrite => vec![("shared", Kind::ReadWrite)],
             Self::Semaphore => vec![("permits", Kind::Permits(3))],
-            Self::ManyAndAgain => vec![("left", Kind::Mutex), ("both", Kind::Both), ("again", Kind::Reentrant)],
+            Self::ManyAndAgain => vec![
+                ("left", Kind::Mutex),
+                ("both", Kind::Both),
+                ("again", Kind::Reentrant),
+            ],
         }
     }
 }
@@ -73,7 +82,10 @@ const ROUNDS: u64 = 6;
 /// # Errors
 /// If the run did not come to an end.
 pub fn simulate(locks: Locks, seed: u64) -> Outcome<(Verdict, Duration)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     runtime.block_on(async {
         let start = tokio::time::Instant::now();
         let verdict = World::new(locks, seed).await?.run().await?;
@@ -101,7 +113,11 @@ impl World {
         let options = |who: &str| {
             let identity = Identity::of_this_process().called(who);
             let bound = Bound::new(TURNS, Duration::from_millis(10));
-            Options::new().lease(LEASE).clock(clock.clone()).bound(bound).identity(identity)
+            Options::new()
+                .lease(LEASE)
+                .clock(clock.clone())
+                .bound(bound)
+                .identity(identity)
         };
         let (mut plans, mut clients) = (Vec::new(), Vec::new());
         for index in 0..CLIENTS {
@@ -112,7 +128,17 @@ impl World {
         }
         let bystander = options("lab").open(Arc::new(engine.clone())).await?;
         let (random, gate) = (Random::of(seed, CLIENTS), Gate::within(&log));
-        Ok(Self { locks, random, clock, engine, log, gate, plans, clients, bystander })
+        Ok(Self {
+            locks,
+            random,
+            clock,
+            engine,
+            log,
+            gate,
+            plans,
+            clients,
+            bystander,
+        })
     }
 
     async fn run(mut self) -> Outcome<Verdict> {
@@ -136,7 +162,11 @@ impl World {
             overtakes: u64::from(TURNS) * CLIENTS,
             stall: 2 * LEASE.as_micros() as u64,
         };
-        Ok(judge(&assemble(self.log.take())?, &bounds, &Demands::default()))
+        Ok(judge(
+            &assemble(self.log.take())?,
+            &bounds,
+            &Demands::default(),
+        ))
     }
 
     fn start(&self) -> JoinSet<Outcome<()>> {
@@ -203,7 +233,13 @@ impl World {
             if let Ok(guard) = timeout(LEASE * 3, take_whole(&self.bystander, name, kind)).await {
                 let _ = guard?.release().await?;
             } else {
-                self.log.note(0, What::Left { name: name.into(), count: 1 });
+                self.log.note(
+                    0,
+                    What::Left {
+                        name: name.into(),
+                        count: 1,
+                    },
+                );
             }
         }
         for client in &self.clients {
@@ -211,7 +247,13 @@ impl World {
         }
         for line in self.engine.inspect(&Query::all()).await? {
             let count = (line.holders.len() + line.waiters.len()) as u64;
-            self.log.note(0, What::Left { name: line.name.to_string(), count });
+            self.log.note(
+                0,
+                What::Left {
+                    name: line.name.to_string(),
+                    count,
+                },
+            );
         }
         self.gate.note_counts(&self.log);
         Ok(())

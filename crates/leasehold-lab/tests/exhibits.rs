@@ -9,7 +9,8 @@ async fn every_exhibit_breaks_and_ours_does_not() {
         let good = run(&[exhibit.name.to_owned()], temp.path()).await;
         let good = good.unwrap_or_else(|error| panic!("{}: {error}", exhibit.name));
         assert!(good, "{} did not show what it says", exhibit.name);
-        let picture = std::fs::read_to_string(temp.path().join(format!("{}.svg", exhibit.name))).unwrap();
+        let picture =
+            std::fs::read_to_string(temp.path().join(format!("{}.svg", exhibit.name))).unwrap();
         assert!(picture.contains("broken:"), "{picture}");
     }
 }

@@ -8,9 +8,11 @@ use leasehold_lab::simulation::{Locks, simulate};
 const SEEDS: u64 = 500;
 
 fn every_promise_is_kept(locks: Locks) {
-    let (mut simulated, mut holds, mut contended, mut faults, mut losses, mut refused) = (Duration::ZERO, 0, 0, 0, 0, 0);
+    let (mut simulated, mut holds, mut contended, mut faults, mut losses, mut refused) =
+        (Duration::ZERO, 0, 0, 0, 0, 0);
     for seed in 0..SEEDS {
-        let (verdict, time) = simulate(locks, seed).unwrap_or_else(|error| panic!("{locks:?} seed {seed}: {error}"));
+        let (verdict, time) =
+            simulate(locks, seed).unwrap_or_else(|error| panic!("{locks:?} seed {seed}: {error}"));
         assert!(verdict.is_good(), "{locks:?} seed {seed}:\n{verdict}");
         simulated += time;
         holds += verdict.stats.holds;
@@ -19,8 +21,13 @@ fn every_promise_is_kept(locks: Locks) {
         losses += verdict.stats.losses;
         refused += verdict.stats.refused;
     }
-    println!("{locks:?}: {SEEDS} seeds, {holds} holds, {contended} contended, {faults} faults on a held lock, {losses} losses told, {refused} effects refused, {simulated:?} simulated");
-    assert!(holds > SEEDS * 10 && contended > SEEDS && faults > SEEDS / 2 && losses > SEEDS / 2, "too little happened");
+    println!(
+        "{locks:?}: {SEEDS} seeds, {holds} holds, {contended} contended, {faults} faults on a held lock, {losses} losses told, {refused} effects refused, {simulated:?} simulated"
+    );
+    assert!(
+        holds > SEEDS * 10 && contended > SEEDS && faults > SEEDS / 2 && losses > SEEDS / 2,
+        "too little happened"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn plan(into: PathBuf, seed: u64) -> Plan {
         seed,
         workers: 4,
         lease: Duration::from_millis(400),
+        rest: Duration::from_millis(20),
         faults: vec![FaultKind::Kill, FaultKind::Pause, FaultKind::Evict],
         program: env!("CARGO_BIN_EXE_leasehold-lab").into(),
         into,
@@ -27,13 +28,19 @@ async fn the_file_engine_keeps_its_promises() {
     let report = torture(&plan(into.clone(), 1)).await.unwrap();
     println!("{}", report.text);
     assert!(report.good, "{}", report.text);
-    assert_eq!(Report::load(&into.join("report.json")).unwrap().text, report.text);
+    assert_eq!(
+        Report::load(&into.join("report.json")).unwrap().text,
+        report.text
+    );
 
     let ledger = temp.path().join("track-record.md");
     record(&into.join("report.json"), &ledger).unwrap();
     record(&into.join("report.json"), &ledger).unwrap();
     let rows = std::fs::read_to_string(ledger).unwrap();
-    let rows: Vec<_> = rows.lines().filter(|line| line.contains("| file |")).collect();
+    let rows: Vec<_> = rows
+        .lines()
+        .filter(|line| line.contains("| file |"))
+        .collect();
     assert!(rows.len() == 1 && rows[0].ends_with("| kept |"), "{rows:?}");
 }
 

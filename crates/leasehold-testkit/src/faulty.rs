@@ -130,7 +130,9 @@ impl Plan {
             return *fault;
         }
         let chance = state.chance.as_mut();
-        chance.map_or(Fault::None, |(random, longest)| by_chance(random, op, *longest))
+        chance.map_or(Fault::None, |(random, longest)| {
+            by_chance(random, op, *longest)
+        })
     }
 
     /// Does what the plan says to a call; `again` is the same call, not begun.

@@ -12,10 +12,16 @@ pub(super) fn judge(history: &History, verdict: &mut Verdict) {
         verdict.stats.refused += (of_name.len() - accepted.len()) as u64;
         let mut largest: Option<&Effect> = None;
         for effect in &accepted {
-            let stale = largest.filter(|l| (effect.fence, effect.by) < (l.fence, effect.by) || (effect.fence == l.fence && effect.by != l.by));
+            let stale = largest.filter(|l| {
+                (effect.fence, effect.by) < (l.fence, effect.by)
+                    || (effect.fence == l.fence && effect.by != l.by)
+            });
             if let Some(largest) = stale {
                 verdict.broke(Promise::EffectOrder, effect.name, effect.t, |_| {
-                    format!("fence {} was accepted after fence {} of another holder", effect.fence, largest.fence)
+                    format!(
+                        "fence {} was accepted after fence {} of another holder",
+                        effect.fence, largest.fence
+                    )
                 });
             }
             if largest.is_none_or(|largest| effect.fence > largest.fence) {
@@ -24,7 +30,11 @@ pub(super) fn judge(history: &History, verdict: &mut Verdict) {
         }
     }
     for (name, count) in &history.counted {
-        let accepted = history.effects.iter().filter(|effect| effect.accepted && effect.name == *name).count() as u64;
+        let accepted = history
+            .effects
+            .iter()
+            .filter(|effect| effect.accepted && effect.name == *name)
+            .count() as u64;
         if accepted != *count {
             verdict.broke(Promise::EffectOrder, *name, 0, |_| {
                 format!("{accepted} effects were accepted and the resource counts {count}: updates were lost")

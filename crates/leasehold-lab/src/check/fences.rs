@@ -10,9 +10,18 @@ use crate::history::Hold;
 ///
 /// The holds are those of one name, in order of fences. Where there are no fences a hold begins with its answer.
 pub(super) fn begins(holds: &[Hold]) -> Vec<(Micros, usize)> {
-    let mut begins: Vec<(Micros, usize)> = holds.iter().enumerate().map(|(index, hold)| (hold.got, index)).collect();
+    let mut begins: Vec<(Micros, usize)> = holds
+        .iter()
+        .enumerate()
+        .map(|(index, hold)| (hold.got, index))
+        .collect();
     let (mut any, mut alone) = ((Micros::MAX, 0), (Micros::MAX, 0));
-    for (index, hold) in holds.iter().enumerate().rev().take_while(|(_, hold)| hold.fence > 0) {
+    for (index, hold) in holds
+        .iter()
+        .enumerate()
+        .rev()
+        .take_while(|(_, hold)| hold.fence > 0)
+    {
         let reads = hold.capacity == u32::MAX && hold.weight < hold.capacity;
         begins[index] = begins[index].min(if reads { alone } else { any });
         any = any.min(begins[index]);
@@ -25,9 +34,16 @@ pub(super) fn begins(holds: &[Hold]) -> Vec<(Micros, usize)> {
 
 /// The outermost holds of one name, in order of fences. Locks without fences promise nothing here.
 pub(super) fn judge(holds: &[Hold], begins: &[(Micros, usize)], verdict: &mut Verdict) {
-    for pair in holds.windows(2).filter(|pair| pair[0].fence > 0 && pair[0].fence == pair[1].fence) {
+    for pair in holds
+        .windows(2)
+        .filter(|pair| pair[0].fence > 0 && pair[0].fence == pair[1].fence)
+    {
         verdict.broke(Promise::FenceOrder, pair[0].name, pair[1].got, |verdict| {
-            format!("{} has the fence of {}", verdict.say(&pair[1]), verdict.say(&pair[0]))
+            format!(
+                "{} has the fence of {}",
+                verdict.say(&pair[1]),
+                verdict.say(&pair[0])
+            )
         });
     }
     for (hold, (begin, before)) in holds.iter().zip(begins) {

@@ -32,6 +32,7 @@ pub fn correct(holds: usize, names: u32, seed: u64) -> History {
             answer: Answer::Granted,
             waits: true,
             told_held: true,
+            asked: true,
             hit: false,
             call,
             queued: if waited { got } else { NEVER },
@@ -42,7 +43,13 @@ pub fn correct(holds: usize, names: u32, seed: u64) -> History {
         };
         if random.one_in(8) {
             let (t, name, by, fence) = (got, name as u32, hold.who, hold.fence);
-            history.effects.push(Effect { t, name, by, fence, accepted: true });
+            history.effects.push(Effect {
+                t,
+                name,
+                by,
+                fence,
+                accepted: true,
+            });
         }
         history.holds.push(hold);
     }

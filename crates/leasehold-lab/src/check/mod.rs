@@ -73,7 +73,11 @@ pub fn judge(history: &History, bounds: &Bounds, demands: &Demands) -> Verdict {
 
 /// All requests for one name, in order of fences.
 fn judge_name(holds: &[Hold], history: &History, bounds: &Bounds, verdict: &mut Verdict) {
-    let granted: Vec<Hold> = holds.iter().filter(|hold| hold.answer == Answer::Granted).copied().collect();
+    let granted: Vec<Hold> = holds
+        .iter()
+        .filter(|hold| hold.answer == Answer::Granted)
+        .copied()
+        .collect();
     let granted = owners::outermost(granted, verdict);
     let begins = fences::begins(&granted);
     fences::judge(&granted, &begins, verdict);

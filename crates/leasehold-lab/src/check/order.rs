@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::verdict::{Promise, Verdict};
 use super::Bounds;
+use super::verdict::{Promise, Verdict};
 use crate::history::{Hold, NEVER};
 
 /// The outermost holds of one name.
@@ -19,23 +19,35 @@ pub(super) fn judge(holds: &[Hold], bounds: &Bounds, verdict: &mut Verdict) {
     let mut calls: Vec<_> = holds.iter().map(|hold| hold.call).collect();
     calls.sort_unstable();
     let weights: BTreeSet<u32> = holds.iter().map(|hold| hold.weight).collect();
-    let mut served: Vec<(u32, Counter)> = weights.into_iter().map(|weight| (weight, Counter::new(calls.len()))).collect();
+    let mut served: Vec<(u32, Counter)> = weights
+        .into_iter()
+        .map(|weight| (weight, Counter::new(calls.len())))
+        .collect();
     for at_once in by_answer.chunk_by(|a, b| a.got == b.got) {
-        for hold in at_once.iter().filter(|hold| hold.queued != NEVER && !hold.hit) {
+        for hold in at_once
+            .iter()
+            .filter(|hold| hold.queued != NEVER && !hold.hit)
+        {
             let after = calls.partition_point(|call| *call <= hold.queued);
-            let excluded = |weight: u32| u64::from(weight) + u64::from(hold.weight) > u64::from(hold.capacity);
+            let excluded =
+                |weight: u32| u64::from(weight) + u64::from(hold.weight) > u64::from(hold.capacity);
             let those = served.iter().filter(|(weight, _)| excluded(*weight));
             let overtakes: u64 = those.map(|(_, counter)| counter.from(after)).sum();
             verdict.stats.overtakes = verdict.stats.overtakes.max(overtakes);
             if overtakes > bounds.overtakes {
                 verdict.broke(Promise::Overtaking, hold.name, hold.got, |verdict| {
-                    format!("{} was overtaken {overtakes} times, {} are allowed", verdict.say(hold), bounds.overtakes)
+                    format!(
+                        "{} was overtaken {overtakes} times, {} are allowed",
+                        verdict.say(hold),
+                        bounds.overtakes
+                    )
                 });
             }
         }
         for hold in at_once {
             let own = calls.partition_point(|call| *call < hold.call);
-            if let Some((_, counter)) = served.iter_mut().find(|(weight, _)| *weight == hold.weight) {
+            if let Some((_, counter)) = served.iter_mut().find(|(weight, _)| *weight == hold.weight)
+            {
                 counter.add(own);
             }
         }

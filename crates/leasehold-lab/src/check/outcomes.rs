@@ -13,10 +13,17 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
     let possible = Possible::new(holds);
     for hold in holds.iter().filter(|hold| hold.answer == Answer::Busy) {
         // Whoever waited is in the sum already.
-        let own = if hold.waits { 0 } else { u64::from(hold.weight) };
+        let own = if hold.waits {
+            0
+        } else {
+            u64::from(hold.weight)
+        };
         if possible.most(hold.call, hold.got) + own <= u64::from(hold.capacity) {
             verdict.broke(Promise::ToldOutcome, hold.name, hold.got, |verdict| {
-                format!("{} was told busy, and nobody can have been in its way", verdict.say(hold))
+                format!(
+                    "{} was told busy, and nobody can have been in its way",
+                    verdict.say(hold)
+                )
             });
         }
     }
@@ -41,7 +48,11 @@ impl Possible {
             Answer::Failed => false,
         };
         let column = |of: fn(&Hold) -> Micros| {
-            let mut column: Vec<_> = holds.iter().filter(counts).map(|hold| (of(hold), u64::from(hold.weight))).collect();
+            let mut column: Vec<_> = holds
+                .iter()
+                .filter(counts)
+                .map(|hold| (of(hold), u64::from(hold.weight)))
+                .collect();
             column.sort_unstable();
             let mut sum = 0;
             let mut sums = vec![0];
@@ -53,7 +64,13 @@ impl Possible {
         };
         let (starts, started) = column(|hold| hold.call);
         let (ends, ended) = column(|hold| hold.free);
-        let mut this = Self { starts, started, ends, ended, tree: Vec::new() };
+        let mut this = Self {
+            starts,
+            started,
+            ends,
+            ended,
+            tree: Vec::new(),
+        };
         let leaves: Vec<u64> = this.starts.iter().map(|t| this.at(*t)).collect();
         let half = leaves.len();
         this.tree = vec![0; half];

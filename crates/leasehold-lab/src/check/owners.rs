@@ -8,7 +8,8 @@ pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
     if holds.iter().all(|hold| hold.owner == 0) {
         return holds;
     }
-    let (mut owned, mut all): (Vec<Hold>, Vec<Hold>) = holds.into_iter().partition(|hold| hold.owner != 0);
+    let (mut owned, mut all): (Vec<Hold>, Vec<Hold>) =
+        holds.into_iter().partition(|hold| hold.owner != 0);
     owned.sort_by_key(|hold| (hold.owner, hold.got, hold.fence));
     let mut outer: Option<Hold> = None;
     for hold in owned {
@@ -17,7 +18,11 @@ pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
                 if outer.fence != hold.fence {
                     let outer = *outer;
                     verdict.broke(Promise::Reentrancy, hold.name, hold.got, |verdict| {
-                        format!("{} re-entered {} under another fence", verdict.say(&hold), verdict.say(&outer))
+                        format!(
+                            "{} re-entered {} under another fence",
+                            verdict.say(&hold),
+                            verdict.say(&outer)
+                        )
                     });
                 }
                 outer.end = outer.end.max(hold.end);

@@ -2,8 +2,8 @@
 
 use leasehold::engine::Micros;
 
-use super::verdict::{Promise, Verdict};
 use super::Bounds;
+use super::verdict::{Promise, Verdict};
 use crate::history::{Answer, History, Hold};
 
 /// All requests for one name.
@@ -16,14 +16,21 @@ pub(super) fn judge(holds: &[Hold], history: &History, bounds: &Bounds, verdict:
     for hold in holds.iter().filter(waits) {
         // Gaps that begin and end inside the wait break it; of those at its ends only a part counts.
         let first = gaps.partition_point(|(_, end)| *end <= hold.call);
-        let stalled = gaps[first..].iter().take_while(|(start, _)| *start < hold.got).find(|(start, end)| {
-            let (start, end) = ((*start).max(hold.call), (*end).min(hold.got));
-            end - start > bounds.stall
-        });
+        let stalled = gaps[first..]
+            .iter()
+            .take_while(|(start, _)| *start < hold.got)
+            .find(|(start, end)| {
+                let (start, end) = ((*start).max(hold.call), (*end).min(hold.got));
+                end - start > bounds.stall
+            });
         if let Some((start, end)) = stalled {
             let (start, end) = ((*start).max(hold.call), (*end).min(hold.got));
             verdict.broke(Promise::Progress, hold.name, start, |verdict| {
-                format!("{} waited {} ms for a lock that nobody can have held", verdict.say(hold), (end - start) / 1_000)
+                format!(
+                    "{} waited {} ms for a lock that nobody can have held",
+                    verdict.say(hold),
+                    (end - start) / 1_000
+                )
             });
         }
     }
@@ -59,9 +66,15 @@ fn occupied(hold: &Hold) -> Option<(Micros, Micros)> {
 
 /// What is still there after everybody has gone.
 pub(super) fn left_behind(history: &History, verdict: &mut Verdict) {
-    let mut left: Vec<_> = history.left.iter().filter(|(_, count)| **count > 0).collect();
+    let mut left: Vec<_> = history
+        .left
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .collect();
     left.sort_unstable();
     for (name, count) in left {
-        verdict.broke(Promise::Progress, *name, 0, |_| format!("{count} left behind after everybody has gone"));
+        verdict.broke(Promise::Progress, *name, 0, |_| {
+            format!("{count} left behind after everybody has gone")
+        });
     }
 }

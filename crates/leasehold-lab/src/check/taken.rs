@@ -14,14 +14,28 @@ pub(super) fn apply(history: &History, bounds: &Bounds, verdict: &mut Verdict) -
     }
     let mut taken = history.taken.clone();
     taken.sort_by_key(|taken| (taken.name, taken.fence));
-    for hold in holds.iter_mut().filter(|hold| hold.answer == Answer::Granted) {
-        let Some(taken) = of_its_grant(&taken, hold) else { continue };
+    for hold in holds
+        .iter_mut()
+        .filter(|hold| hold.answer == Answer::Granted)
+    {
+        let Some(taken) = of_its_grant(&taken, hold) else {
+            continue;
+        };
         let told = taken.t.saturating_add(bounds.told);
-        if hold.end > told && !hold.hit {
-            let promise = if hold.told_held { Promise::ToldOutcome } else { Promise::ToldLoss };
+        let lied = hold.told_held && hold.asked && hold.end > taken.t;
+        if lied || (hold.end > told && !hold.hit) {
+            let promise = if hold.told_held {
+                Promise::ToldOutcome
+            } else {
+                Promise::ToldLoss
+            };
             verdict.broke(promise, hold.name, hold.end, |verdict| {
                 let late = (hold.end - taken.t) / 1_000;
-                format!("{} was taken away by {} and did not know {late} ms later", verdict.say(hold), taken.t)
+                format!(
+                    "{} was taken away by {} and did not know {late} ms later",
+                    verdict.say(hold),
+                    taken.t
+                )
             });
         }
         hold.end = hold.end.min(taken.since);

@@ -162,13 +162,24 @@ impl Verdict {
         self.counts.keys().copied().collect()
     }
 
-    pub(super) fn broke(&mut self, promise: Promise, name: u32, t: Micros, text: impl FnOnce(&Self) -> String) {
+    pub(super) fn broke(
+        &mut self,
+        promise: Promise,
+        name: u32,
+        t: Micros,
+        text: impl FnOnce(&Self) -> String,
+    ) {
         let count = self.counts.entry(promise).or_default();
         *count += 1;
         if *count <= KEPT {
             let text = text(self);
             let name = self.names.get(name as usize).cloned().unwrap_or_default();
-            self.broken.push(Broken { promise, name, t, text });
+            self.broken.push(Broken {
+                promise,
+                name,
+                t,
+                text,
+            });
         }
     }
 
@@ -183,10 +194,19 @@ impl Verdict {
     }
 
     pub(super) fn demand(&mut self, demands: &Demands) {
-        let Stats { contended, faults_held, refused, .. } = self.stats;
+        let Stats {
+            contended,
+            faults_held,
+            refused,
+            ..
+        } = self.stats;
         let pairs = [
             ("holds that had to wait", contended, demands.contended),
-            ("faults that hit a held lock", faults_held, demands.faults_held),
+            (
+                "faults that hit a held lock",
+                faults_held,
+                demands.faults_held,
+            ),
             ("stale effects refused", refused, demands.refused),
         ];
         for (what, is, wanted) in pairs {
@@ -217,13 +237,25 @@ impl fmt::Display for Verdict {
             s.faults, s.faults_held, s.losses, s.accepted, s.refused
         )?;
         for broken in &self.broken {
-            let of = if broken.name.is_empty() { String::new() } else { format!(" of {}", broken.name) };
-            writeln!(f, "broken: {}{of} at {}: {}", broken.promise, broken.t, broken.text)?;
+            let of = if broken.name.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", broken.name)
+            };
+            writeln!(
+                f,
+                "broken: {}{of} at {}: {}",
+                broken.promise, broken.t, broken.text
+            )?;
         }
         match self.counts.is_empty() {
             true => write!(f, "verdict: every promise was kept"),
             false => {
-                let counts: Vec<_> = self.counts.iter().map(|(p, n)| format!("{p} ×{n}")).collect();
+                let counts: Vec<_> = self
+                    .counts
+                    .iter()
+                    .map(|(p, n)| format!("{p} ×{n}"))
+                    .collect();
                 write!(f, "verdict: BROKEN: {}", counts.join(", "))
             }
         }

@@ -5,18 +5,34 @@ use std::collections::BinaryHeap;
 
 use leasehold::engine::Micros;
 
-use super::verdict::{Promise, Verdict};
 use super::Bounds;
+use super::verdict::{Promise, Verdict};
 use crate::history::Hold;
 
 /// The outermost holds of one name, in order of fences, and when each began at the latest.
-pub(super) fn judge(holds: &[Hold], begins: &[(Micros, usize)], bounds: &Bounds, verdict: &mut Verdict) {
-    let windows: Vec<Window> = holds.iter().enumerate().filter_map(|(index, hold)| Window::new(hold, index, bounds)).collect();
+pub(super) fn judge(
+    holds: &[Hold],
+    begins: &[(Micros, usize)],
+    bounds: &Bounds,
+    verdict: &mut Verdict,
+) {
+    let windows: Vec<Window> = holds
+        .iter()
+        .enumerate()
+        .filter_map(|(index, hold)| Window::new(hold, index, bounds))
+        .collect();
     let broken = sweep(holds, windows.clone(), None, bounds, verdict);
     // Where a lock may be lost early the windows say nothing of the order.
     if broken == 0 && bounds.overlap == 0 {
-        let with_begin = |window: Window| Window { start: begins[window.hold].0, ..window };
-        if begins.iter().enumerate().any(|(index, (_, before))| *before != index) {
+        let with_begin = |window: Window| Window {
+            start: begins[window.hold].0,
+            ..window
+        };
+        if begins
+            .iter()
+            .enumerate()
+            .any(|(index, (_, before))| *before != index)
+        {
             let windows = windows.into_iter().map(with_begin).collect();
             let _ = sweep(holds, windows, Some(Promise::FenceWindow), bounds, verdict);
         }
@@ -35,13 +51,23 @@ impl Window {
     fn new(hold: &Hold, index: usize, bounds: &Bounds) -> Option<Self> {
         let end = hold.end.saturating_sub(bounds.overlap);
         let there = bounds.overlap == 0 || end > hold.got;
-        there.then_some(Self { start: hold.got, end, hold: index })
+        there.then_some(Self {
+            start: hold.got,
+            end,
+            hold: index,
+        })
     }
 }
 
 /// Goes through the windows by time and counts those that do not fit. At one instant releases come first, then acquires: in
 /// order of fences where that is asked, else the shortest first.
-fn sweep(holds: &[Hold], mut windows: Vec<Window>, named: Option<Promise>, bounds: &Bounds, verdict: &mut Verdict) -> u64 {
+fn sweep(
+    holds: &[Hold],
+    mut windows: Vec<Window>,
+    named: Option<Promise>,
+    bounds: &Bounds,
+    verdict: &mut Verdict,
+) -> u64 {
     windows.sort_by_key(|window| {
         let hold = &holds[window.hold];
         let fence = if named.is_some() { hold.fence } else { 0 };
@@ -60,10 +86,15 @@ fn sweep(holds: &[Hold], mut windows: Vec<Window>, named: Option<Promise>, bound
         let hold = &holds[window.hold];
         taken += u64::from(hold.weight);
         now.push(Reverse((window.end, window.hold)));
-        let mixed = || now.iter().any(|Reverse((_, other))| holds[*other].capacity != hold.capacity);
+        let mixed = || {
+            now.iter()
+                .any(|Reverse((_, other))| holds[*other].capacity != hold.capacity)
+        };
         if taken > u64::from(hold.capacity) || (now.len() > 1 && mixed()) {
             broken += 1;
-            let others = now.iter().filter(|Reverse((_, other))| *other != window.hold);
+            let others = now
+                .iter()
+                .filter(|Reverse((_, other))| *other != window.hold);
             let other = others.max().map(|Reverse((_, other))| holds[*other]);
             let promise = named.unwrap_or_else(|| promise(hold, bounds));
             verdict.broke(promise, hold.name, window.start, |verdict| {

@@ -57,7 +57,11 @@ pub(super) fn setnx(stage: &Stage) -> Outcome<()> {
     drop(redis);
     let (mut redis, b) = (server.connect()?, stage.asks("B"));
     let got = poll(|| Ok(redis.ask(&["SETNX", KEY, "1"])? == "1"), LEASE * 6)?;
-    if got { b.holds(0) } else { b.gives_up() }
+    if got {
+        b.holds(0)
+    } else {
+        b.gives_up()
+    }
     Ok(())
 }
 
@@ -76,7 +80,11 @@ pub(super) fn setnx_expire(stage: &Stage) -> Outcome<()> {
         }
         Ok(got)
     };
-    if poll(take, LEASE * 6)? { b.holds(0) } else { b.gives_up() }
+    if poll(take, LEASE * 6)? {
+        b.holds(0)
+    } else {
+        b.gives_up()
+    }
     Ok(())
 }
 
@@ -142,7 +150,9 @@ pub(super) fn getset(stage: &Stage) -> Outcome<()> {
     let b = stage.asks("B");
     let end: u64 = rb.ask(&["GET", KEY])?.parse()?;
     if end < now(1_000) {
-        let old: u64 = rb.ask(&["GETSET", KEY, &(now(1_000) + 500).to_string()])?.parse()?;
+        let old: u64 = rb
+            .ask(&["GETSET", KEY, &(now(1_000) + 500).to_string()])?
+            .parse()?;
         if old == end {
             b.holds_for(0, Duration::from_millis(400));
         }
@@ -191,7 +201,8 @@ pub(super) fn timed_out(stage: &Stage) -> Outcome<()> {
     Ok(())
 }
 
-const COMPARE_AND_DEL: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+const COMPARE_AND_DEL: &str =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 /// A release that takes any answer for a yes.
 pub(super) fn misread(stage: &Stage) -> Outcome<()> {
@@ -228,7 +239,11 @@ pub(super) fn watchdog(stage: &Stage) -> Outcome<()> {
         let _ = dog.ask(&["SET", KEY, "a", "PX", &px()])?;
         set_nx_px(&mut rb, "b")
     };
-    if poll(take, LEASE * 6)? { b.holds(0) } else { b.gives_up() }
+    if poll(take, LEASE * 6)? {
+        b.holds(0)
+    } else {
+        b.gives_up()
+    }
     Ok(())
 }
 
@@ -255,7 +270,11 @@ pub(super) fn finally_del(stage: &Stage) -> Outcome<()> {
 /// A server without persistence is started again while the lock is held.
 pub(super) fn amnesia(stage: &Stage) -> Outcome<()> {
     let mut server = Server::start()?;
-    let long = |redis: &mut Redis, value: &str| Ok::<_, Box<dyn std::error::Error + Send + Sync>>(redis.ask(&["SET", KEY, value, "NX", "PX", "30000"])? == "OK");
+    let long = |redis: &mut Redis, value: &str| {
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(
+            redis.ask(&["SET", KEY, value, "NX", "PX", "30000"])? == "OK",
+        )
+    };
     let a = stage.asks("A");
     assert!(long(&mut server.connect()?, "a")?);
     a.holds_for(0, Duration::from_secs(20));

@@ -159,7 +159,10 @@ pub const EXHIBITS: [Exhibit; 14] = [
 /// Prints the exhibits.
 pub fn list() {
     for exhibit in &EXHIBITS {
-        println!("{:<16} {} (breaks {})", exhibit.name, exhibit.title, exhibit.breaks);
+        println!(
+            "{:<16} {} (breaks {})",
+            exhibit.name, exhibit.title, exhibit.breaks
+        );
     }
 }
 
@@ -171,11 +174,17 @@ pub fn list() {
 pub async fn run(names: &[String], into: &Path) -> Outcome<bool> {
     std::fs::create_dir_all(into)?;
     let all = names.iter().any(|name| name == "all");
-    if let Some(name) = names.iter().find(|name| !all && EXHIBITS.iter().all(|exhibit| exhibit.name != name.as_str())) {
+    if let Some(name) = names
+        .iter()
+        .find(|name| !all && EXHIBITS.iter().all(|exhibit| exhibit.name != name.as_str()))
+    {
         return Err(format!("no exhibit {name}; `leasehold-lab list` shows them").into());
     }
     let mut good = true;
-    for exhibit in EXHIBITS.iter().filter(|exhibit| all || names.iter().any(|name| name == exhibit.name)) {
+    for exhibit in EXHIBITS
+        .iter()
+        .filter(|exhibit| all || names.iter().any(|name| name == exhibit.name))
+    {
         good &= exhibit.show(into).await?;
     }
     Ok(good)
@@ -183,7 +192,11 @@ pub async fn run(names: &[String], into: &Path) -> Outcome<bool> {
 
 fn verdict(stage: &Stage, picture: &Path, title: &str) -> Outcome<Verdict> {
     let history = assemble(stage.log.take())?;
-    let bounds = Bounds { stall: 400_000, told: 400_000, ..Bounds::default() };
+    let bounds = Bounds {
+        stall: 600_000,
+        told: 600_000,
+        ..Bounds::default()
+    };
     let verdict = judge(&history, &bounds, &Demands::default());
     std::fs::write(picture, timeline::svg(&history, &verdict, title))?;
     Ok(verdict)
@@ -202,12 +215,23 @@ impl Exhibit {
             Ours::Overrun => ours::overrun(&stage, dir.path()).await?,
             Ours::Fences => ours::fences(&stage, dir.path()).await?,
         }
-        let ours = verdict(&stage, &into.join(format!("{}-leasehold.svg", self.name)), "the same on Leasehold")?;
+        let ours = verdict(
+            &stage,
+            &into.join(format!("{}-leasehold.svg", self.name)),
+            "the same on Leasehold",
+        )?;
         println!("{}: {}\n  {}", self.name, self.title, self.why);
         for broken in theirs.broken.iter().take(2) {
             println!("  broken: {}: {}", broken.promise, broken.text);
         }
-        println!("  Leasehold: {}\n", if ours.is_good() { "kept".to_owned() } else { ours.to_string() });
+        println!(
+            "  Leasehold: {}\n",
+            if ours.is_good() {
+                "kept".to_owned()
+            } else {
+                ours.to_string()
+            }
+        );
         Ok(theirs.count(self.breaks) > 0 && ours.is_good())
     }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use leasehold::{Client, Gate, Guard, Options, Released};
 use leasehold_testkit::process::Process;
 
-use super::stage::{Asks, LEASE, Stage};
+use super::stage::{Asks, Stage};
 use crate::Outcome;
 
 const NAME: &str = "stock:42";
+
+/// Long enough to be renewed on a busy machine.
+const LEASE: Duration = Duration::from_millis(500);
 
 async fn client(dir: &Path) -> Outcome<Client> {
     let url = format!("file:{}", dir.join("locks").display());
@@ -40,23 +43,22 @@ pub(super) async fn two(stage: &Stage, dir: &Path) -> Outcome<()> {
     };
     let end = async {
         // Longer than the lease: it is renewed.
-        tokio::time::sleep(LEASE * 3).await;
-        holds_still(&a, &first);
+        tokio::time::sleep(LEASE * 2).await;
+        match first.check() {
+            Ok(()) => a.still_holds(first.remaining()),
+            Err(_) => a.lost(),
+        }
         release(&a, first).await
     };
     let (second, end) = tokio::join!(second, end);
     second.and(end)
 }
 
-fn holds_still(asks: &Asks, guard: &Guard) {
-    holds(asks, guard);
-}
-
 /// The holder is a process that is killed.
 pub(super) async fn death(stage: &Stage, dir: &Path) -> Outcome<()> {
     let url = format!("file:{}", dir.join("locks").display());
     let mut command = std::process::Command::new(program());
-    let mut holder = Process::start(command.args(["hold", &url, NAME, &LEASE.as_millis().to_string()]));
+    let holder = Process::start(command.args(["hold", &url, NAME, &LEASE.as_millis().to_string()]));
     let a = stage.asks("A");
     let fence = holder.hear().parse()?;
     a.holds_for(fence, LEASE);
@@ -71,9 +73,14 @@ pub(super) async fn death(stage: &Stage, dir: &Path) -> Outcome<()> {
 /// This program; of a test, the one that was built with it.
 fn program() -> std::path::PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.parent().and_then(Path::parent).map(|dir| dir.join("leasehold-lab"));
+    let beside = own
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join("leasehold-lab"));
     match beside {
-        Some(beside) if own.file_name() != Some("leasehold-lab".as_ref()) && beside.exists() => beside,
+        Some(beside) if own.file_name() != Some("leasehold-lab".as_ref()) && beside.exists() => {
+            beside
+        }
         _ => own,
     }
 }
@@ -85,7 +92,8 @@ pub(super) async fn overrun(stage: &Stage, dir: &Path) -> Outcome<()> {
     let a = stage.asks("A");
     let first = one.mutex(NAME).keep_alive(false).lock().await?;
     holds(&a, &first);
-    gate.admit(first.fence()).map_err(|stale| stale.to_string())?;
+    gate.admit(first.fence())
+        .map_err(|stale| stale.to_string())?;
     let b = stage.asks("B");
     let second = two.mutex(NAME).lock().await?;
     holds(&b, &second);
@@ -121,7 +129,13 @@ pub(super) async fn fences(stage: &Stage, dir: &Path) -> Outcome<()> {
 /// # Errors
 /// If the lock cannot be had.
 pub async fn hold(url: &str, name: &str, lease: Duration) -> Outcome<()> {
-    let guard = Options::new().lease(lease).connect(url).await?.mutex(name).lock().await?;
+    let guard = Options::new()
+        .lease(lease)
+        .connect(url)
+        .await?
+        .mutex(name)
+        .lock()
+        .await?;
     println!("{}", guard.fence());
     std::future::pending().await
 }

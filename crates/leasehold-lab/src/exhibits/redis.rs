@@ -58,9 +58,25 @@ impl Server {
 
 fn launch(port: u16, home: &TempDir) -> Outcome<Child> {
     let mut command = Command::new("redis-server");
-    let _ = command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"]);
-    let _ = command.arg(home.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|_| "redis-server is not installed: run scripts/servers redis".into())
+    let _ = command.args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+    ]);
+    let _ = command
+        .arg(home.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+        .spawn()
+        .map_err(|_| "redis-server is not installed: run scripts/servers redis".into())
 }
 
 impl Drop for Server {

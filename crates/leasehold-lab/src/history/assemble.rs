@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use leasehold::engine::Micros;
 
-use super::{Answer, Call, Effect, Hold, History, NEVER, Record, Taken, What};
+use super::{Answer, Call, Effect, History, Hold, NEVER, Record, Taken, What};
 use crate::Outcome;
 
 /// Puts the events of all processes together.
@@ -71,9 +71,20 @@ impl Desk {
         let who = self.who(&who);
         match what {
             What::Call(call) => self.call(t, who, op, &call),
-            What::Effect { name, by, fence, accepted } => {
+            What::Effect {
+                name,
+                by,
+                fence,
+                accepted,
+            } => {
                 let (name, by) = (self.name(&name), self.who(&by));
-                self.history.effects.push(Effect { t, name, by, fence, accepted });
+                self.history.effects.push(Effect {
+                    t,
+                    name,
+                    by,
+                    fence,
+                    accepted,
+                });
             }
             What::Crashed(victim) => self.crashed(t, &victim),
             What::Paused(victim) => self.paused(t, &victim),
@@ -95,7 +106,12 @@ impl Desk {
                 self.history.faults_made += 1;
                 let hit = |open: &Open| open.hold.name == name && holds(open);
                 self.history.faults_held += u64::from(self.open.values().any(hit));
-                self.history.taken.push(Taken { name, fence, since, t });
+                self.history.taken.push(Taken {
+                    name,
+                    fence,
+                    since,
+                    t,
+                });
             }
             What::Left { name, count } => {
                 let name = self.name(&name);
@@ -121,6 +137,7 @@ impl Desk {
             answer: Answer::Unknown,
             waits: call.waits,
             told_held: false,
+            asked: false,
             hit: self.paused.contains_key(&who),
             call: t,
             queued: NEVER,
@@ -169,9 +186,9 @@ impl Desk {
                 self.history.losses += 1;
             }
             What::Release => open.release = t,
-            What::Released { held } => {
+            What::Released { held, asked } => {
                 open.released = t;
-                open.hold.told_held = held;
+                (open.hold.told_held, open.hold.asked) = (held, asked);
             }
             _ => {}
         }
@@ -190,7 +207,11 @@ impl Desk {
         let prefix = format!("{victim}/");
         let mut those = vec![self.who(victim)];
         let tasks = self.history.whos.iter().enumerate();
-        those.extend(tasks.filter(|(_, who)| who.starts_with(&prefix)).map(|(index, _)| index as u32));
+        those.extend(
+            tasks
+                .filter(|(_, who)| who.starts_with(&prefix))
+                .map(|(index, _)| index as u32),
+        );
         those
     }
 
@@ -232,7 +253,9 @@ impl Desk {
         for (_, since) in std::mem::take(&mut self.fault_since) {
             self.history.faults.push((since, last));
         }
-        self.history.holds.sort_by_key(|hold| (hold.call, hold.who, hold.op));
+        self.history
+            .holds
+            .sort_by_key(|hold| (hold.call, hold.who, hold.op));
     }
 }
 
@@ -252,13 +275,21 @@ fn close(open: Open, last: Micros) -> Hold {
         };
         return hold;
     }
-    let own = open.release.min(open.lost).min(open.until).min(open.gone).min(last);
+    let own = open
+        .release
+        .min(open.lost)
+        .min(open.until)
+        .min(open.gone)
+        .min(last);
     // Who is told "held until then" has been told so of the whole time.
     hold.end = if hold.told_held { open.release } else { own }.max(hold.got);
     hold.free = match open.released {
         // What a dead holder had is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
-        NEVER => hold.end.max(open.until.min(last)).saturating_add(open.lease),
+        NEVER => hold
+            .end
+            .max(open.until.min(last))
+            .saturating_add(open.lease),
         told => told,
     };
     hold

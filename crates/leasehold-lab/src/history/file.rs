@@ -101,7 +101,10 @@ impl Log {
 /// # Errors
 /// If it cannot be read, or a line in its middle is no record.
 pub fn read(path: &Path) -> Outcome<Vec<Record>> {
-    let mut lines = BufReader::new(File::open(path)?).lines().enumerate().peekable();
+    let mut lines = BufReader::new(File::open(path)?)
+        .lines()
+        .enumerate()
+        .peekable();
     let mut records = Vec::new();
     while let Some((number, line)) = lines.next() {
         match serde_json::from_str(&line?) {

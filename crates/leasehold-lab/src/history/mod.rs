@@ -64,6 +64,9 @@ pub enum What {
     Released {
         /// Whether it was.
         held: bool,
+        /// Whether the engine was surely asked; a turn handed to another task of the process asks nobody.
+        #[serde(default)]
+        asked: bool,
     },
     /// Stamped by the resource: somebody came with this fence.
     Effect {
@@ -156,6 +159,8 @@ pub struct Hold {
     pub waits: bool,
     /// Whether a release was told that the lock was held until then.
     pub told_held: bool,
+    /// Whether that is the engine's answer.
+    pub asked: bool,
     /// Whether its process stood still or died between the call and the end.
     pub hit: bool,
     /// Before it was asked for.

@@ -34,7 +34,13 @@ pub fn record(report: &Path, ledger: &Path) -> Outcome<()> {
 }
 
 fn row(report: &Report) -> String {
-    let number = |key: &str| report.stats.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let number = |key: &str| {
+        report
+            .stats
+            .get(key)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0)
+    };
     let verdict = if report.good { "kept" } else { "BROKEN" };
     format!(
         "| {} | {} | {} | {} | {:.1} | {} | {} ms | {} | {} | {} | {} | {} | {} | {} | {verdict} |\n",
@@ -60,7 +66,8 @@ fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;

@@ -53,7 +53,11 @@ impl Report {
             seconds: plan.time.as_secs(),
             workers: plan.workers,
             lease_ms: plan.lease.as_millis() as u64,
-            faults: plan.faults.iter().map(|fault| fault.word().to_owned()).collect(),
+            faults: plan
+                .faults
+                .iter()
+                .map(|fault| fault.word().to_owned())
+                .collect(),
             stats: serde_json::json!(verdict.stats),
             broken: serde_json::json!(verdict.broken),
             good: verdict.is_good(),
@@ -82,9 +86,16 @@ impl Report {
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "--short", "HEAD"])?;
     let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
-    Some(if changed { format!("{commit}+") } else { commit })
+    Some(if changed {
+        format!("{commit}+")
+    } else {
+        commit
+    })
 }

@@ -39,7 +39,10 @@ impl FaultKind {
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
+        WORDS
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(word, _)| word)
     }
 }
 
@@ -81,7 +84,13 @@ pub(super) fn schedule(plan: &Plan) -> Vec<Fault> {
             true => random.millis(1, lease / 2),
             false => random.millis(lease, lease * 3),
         };
-        faults.push(Fault { at, kind, victim: random.below(plan.workers), name: random.pick(&NAMES).0, lasts });
+        faults.push(Fault {
+            at,
+            kind,
+            victim: random.below(plan.workers),
+            name: random.pick(&NAMES).0,
+            lasts,
+        });
         at += random.millis(30, 250);
     }
     faults
@@ -99,6 +108,7 @@ mod tests {
             seed,
             workers: 4,
             lease: Duration::from_millis(300),
+            rest: Duration::from_millis(20),
             faults: vec![FaultKind::Kill, FaultKind::Pause, FaultKind::Evict],
             program: "x".into(),
             into: "y".into(),

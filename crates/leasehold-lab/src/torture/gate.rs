@@ -29,7 +29,10 @@ struct Door {
 impl Gate {
     pub(super) fn open(path: &Path, log: &Log) -> Outcome<Self> {
         let listener = UnixListener::bind(path)?;
-        let gate = Self { path: path.to_owned(), ..Self::within(log) };
+        let gate = Self {
+            path: path.to_owned(),
+            ..Self::within(log)
+        };
         let serving = gate.clone();
         drop(std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -42,7 +45,11 @@ impl Gate {
 
     /// For visitors of this process only.
     pub(crate) fn within(log: &Log) -> Self {
-        Self { state: Arc::default(), path: PathBuf::new(), log: log.of("gate") }
+        Self {
+            state: Arc::default(),
+            path: PathBuf::new(),
+            log: log.of("gate"),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -50,10 +57,18 @@ impl Gate {
     }
 
     fn serve(&self, stream: UnixStream) {
-        let Ok(mut answers) = stream.try_clone() else { return };
+        let Ok(mut answers) = stream.try_clone() else {
+            return;
+        };
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let Some((name, by, fence)) = parse(&line) else { return };
-            let answer = if self.admit(name, by, fence) { "yes\n" } else { "no\n" };
+            let Some((name, by, fence)) = parse(&line) else {
+                return;
+            };
+            let answer = if self.admit(name, by, fence) {
+                "yes\n"
+            } else {
+                "no\n"
+            };
             if answers.write_all(answer.as_bytes()).is_err() {
                 return;
             }
@@ -71,21 +86,37 @@ impl Gate {
             door.refused += 1;
         }
         // Under the lock: the stamps are in the order of the effects.
-        self.log.note(0, What::Effect { name: name.to_owned(), by: by.to_owned(), fence, accepted });
+        self.log.note(
+            0,
+            What::Effect {
+                name: name.to_owned(),
+                by: by.to_owned(),
+                fence,
+                accepted,
+            },
+        );
         accepted
     }
 
     /// Accepted and refused so far.
     pub(super) fn counts(&self) -> (u64, u64) {
         let doors = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        doors.values().fold((0, 0), |sum, door| (sum.0 + door.count, sum.1 + door.refused))
+        doors.values().fold((0, 0), |sum, door| {
+            (sum.0 + door.count, sum.1 + door.refused)
+        })
     }
 
     /// Notes the number behind each name.
     pub(crate) fn note_counts(&self, log: &Log) {
         let doors = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, door) in &*doors {
-            log.note(0, What::Counted { name: name.clone(), count: door.count });
+            log.note(
+                0,
+                What::Counted {
+                    name: name.clone(),
+                    count: door.count,
+                },
+            );
         }
     }
 }
@@ -114,7 +145,9 @@ impl Visitor {
             Self::Inside(gate) => return Ok(gate.admit(name, by, fence)),
             Self::Outside(stream) => stream,
         };
-        stream.get_mut().write_all(format!("{name} {by} {fence}\n").as_bytes())?;
+        stream
+            .get_mut()
+            .write_all(format!("{name} {by} {fence}\n").as_bytes())?;
         let mut answer = String::new();
         let _ = stream.read_line(&mut answer)?;
         Ok(answer.trim() == "yes")

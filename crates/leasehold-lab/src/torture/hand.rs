@@ -62,7 +62,10 @@ pub(crate) struct Hand {
 
 impl Hand {
     /// Locks again and again.
-    pub(crate) async fn go_on_while(mut self, mut go_on: impl FnMut() -> bool + Send) -> Outcome<()> {
+    pub(crate) async fn go_on_while(
+        mut self,
+        mut go_on: impl FnMut() -> bool + Send,
+    ) -> Outcome<()> {
         while go_on() {
             self.one().await?;
             if self.random.one_in(4) {
@@ -87,9 +90,22 @@ impl Hand {
             Kind::ReadWrite => (1, u32::MAX),
             Kind::Permits(all) => (self.random.within(1, u64::from(all) + 1) as u32, all),
         };
-        let owner = if kind == Kind::Reentrant { self.owner_number } else { 0 };
-        let call = Call { name: name.into(), weight, capacity, waits: true, lease: self.lease.as_micros() as u64, owner };
-        let Some((op, guard)) = self.ask(kind, &call).await? else { return Ok(()) };
+        let owner = if kind == Kind::Reentrant {
+            self.owner_number
+        } else {
+            0
+        };
+        let call = Call {
+            name: name.into(),
+            weight,
+            capacity,
+            waits: true,
+            lease: self.lease.as_micros() as u64,
+            owner,
+        };
+        let Some((op, guard)) = self.ask(kind, &call).await? else {
+            return Ok(());
+        };
         if kind == Kind::Reentrant && self.random.one_in(2) {
             let inner = self.ask(kind, &call).await?;
             if let Some((op, guard)) = inner {
@@ -109,7 +125,13 @@ impl Hand {
             _ => (Patience::Endless, None),
         };
         let waits = patience != Patience::None;
-        self.log.note(op, What::Call(Call { waits, ..call.clone() }));
+        self.log.note(
+            op,
+            What::Call(Call {
+                waits,
+                ..call.clone()
+            }),
+        );
         let asked = lock(&self.client, &self.owner, kind, call, patience);
         let asked = async {
             tokio::pin!(asked);
@@ -129,10 +151,18 @@ impl Hand {
             // Time ran out: that says nothing of who held.
             Some(Ok(None)) if waits => What::Cancelled,
             Some(Ok(None)) => What::Busy,
-            Some(Err(error)) => What::Failed { perhaps: error.may_have_happened() },
+            Some(Err(error)) => What::Failed {
+                perhaps: error.may_have_happened(),
+            },
             Some(Ok(Some(guard))) => {
                 let until = self.until(&guard);
-                self.log.note(op, What::Granted { fence: guard.fence().get(), until });
+                self.log.note(
+                    op,
+                    What::Granted {
+                        fence: guard.fence().get(),
+                        until,
+                    },
+                );
                 return Ok(Some((op, guard)));
             }
         };
@@ -151,7 +181,12 @@ impl Hand {
             tokio::time::sleep(Duration::from_millis(10)).await;
             let lines = self.client.inspect(&query).await.unwrap_or_default();
             let mut waiters = lines.iter().flat_map(|line| &line.waiters);
-            if waiters.any(|claim| claim.who.as_ref().is_some_and(|who| who.command == self.process)) {
+            if waiters.any(|claim| {
+                claim
+                    .who
+                    .as_ref()
+                    .is_some_and(|who| who.command == self.process)
+            }) {
                 return self.log.note(op, What::Queued);
             }
         }
@@ -196,7 +231,10 @@ impl Hand {
         if self.random.one_in(8) {
             drop(guard);
         } else if let Ok(released) = guard.release().await {
-            self.log.note(op, What::Released { held: released == Released::Released });
+            let held = released == Released::Released;
+            // Nobody else of this process waits, and nothing is re-entered: only the engine can have said so.
+            let asked = self.alone && name != "again";
+            self.log.note(op, What::Released { held, asked });
         }
         Ok(())
     }
@@ -208,22 +246,50 @@ impl Hand {
         for (name, op) in ops {
             // The second name is asked for once the first is held: that is no wait for a free lock.
             let waits = name == BOTH[0];
-            self.log.note(op, What::Call(Call { name: name.into(), weight: 1, capacity: 1, waits, lease, owner: 0 }));
+            self.log.note(
+                op,
+                What::Call(Call {
+                    name: name.into(),
+                    weight: 1,
+                    capacity: 1,
+                    waits,
+                    lease,
+                    owner: 0,
+                }),
+            );
         }
         let lock = self.client.multi(BOTH);
         let answer = match self.random.one_in(3) {
-            true => tokio::time::timeout(self.some(self.rest * 3), lock.lock()).await.ok(),
+            true => tokio::time::timeout(self.some(self.rest * 3), lock.lock())
+                .await
+                .ok(),
             false => Some(lock.lock().await),
         };
-        let note = |this: &Self, what: &What| ops.iter().for_each(|(_, op)| this.log.note(*op, what.clone()));
+        let note = |this: &Self, what: &What| {
+            ops.iter()
+                .for_each(|(_, op)| this.log.note(*op, what.clone()))
+        };
         let guard = match answer {
             None => return Ok(note(self, &What::Cancelled)),
-            Some(Err(error)) => return Ok(note(self, &What::Failed { perhaps: error.may_have_happened() })),
+            Some(Err(error)) => {
+                return Ok(note(
+                    self,
+                    &What::Failed {
+                        perhaps: error.may_have_happened(),
+                    },
+                ));
+            }
             Some(Ok(guard)) => guard,
         };
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
             let until = self.until(guard);
-            self.log.note(op, What::Granted { fence: guard.fence().get(), until });
+            self.log.note(
+                op,
+                What::Granted {
+                    fence: guard.fence().get(),
+                    until,
+                },
+            );
         }
         let rest = self.some(self.rest * 2);
         if tokio::time::timeout(rest, guard.lost()).await.is_ok() {
@@ -231,7 +297,8 @@ impl Hand {
         }
         note(self, &What::Release);
         if let Ok(released) = guard.release().await {
-            note(self, &What::Released { held: released == Released::Released });
+            let held = released == Released::Released;
+            note(self, &What::Released { held, asked: false });
         }
         Ok(())
     }
@@ -245,11 +312,21 @@ enum Patience {
     Endless,
 }
 
-async fn lock(client: &Client, owner: &Owner, kind: Kind, call: &Call, patience: Patience) -> leasehold::Result<Option<Guard>> {
+async fn lock(
+    client: &Client,
+    owner: &Owner,
+    kind: Kind,
+    call: &Call,
+    patience: Patience,
+) -> leasehold::Result<Option<Guard>> {
     match kind {
         Kind::Mutex | Kind::Reentrant | Kind::Both => {
             let mutex = client.mutex(&call.name);
-            let mutex = if kind == Kind::Reentrant { mutex.owner(owner) } else { mutex };
+            let mutex = if kind == Kind::Reentrant {
+                mutex.owner(owner)
+            } else {
+                mutex
+            };
             match patience {
                 Patience::None => mutex.try_lock().await,
                 Patience::Some(patience) => mutex.lock_within(patience).await,
@@ -285,7 +362,11 @@ async fn lock(client: &Client, owner: &Owner, kind: Kind, call: &Call, patience:
 }
 
 /// Takes all there is of a name.
-pub(crate) async fn take_whole(client: &Client, name: &str, kind: Kind) -> leasehold::Result<Guard> {
+pub(crate) async fn take_whole(
+    client: &Client,
+    name: &str,
+    kind: Kind,
+) -> leasehold::Result<Guard> {
     match kind {
         Kind::Mutex | Kind::Reentrant | Kind::Both => client.mutex(name).lock().await,
         Kind::ReadWrite => client.rwlock(name).write().await.map(Guard::from),
@@ -296,10 +377,19 @@ pub(crate) async fn take_whole(client: &Client, name: &str, kind: Kind) -> lease
 /// Takes one grant of a name away from its holder, if there is any.
 pub(crate) async fn take_away(client: &Client, name: &str, log: &Log) -> Outcome<()> {
     let lines = client.inspect(&Query::name(Name::new(name)?)).await?;
-    let Some(fence) = lines.first().and_then(|line| line.holders.first()?.fence) else { return Ok(()) };
+    let Some(fence) = lines.first().and_then(|line| line.holders.first()?.fence) else {
+        return Ok(());
+    };
     let since = log.now();
     if client.evict(name, Some(fence), "the lab").await? > 0 {
-        log.note(0, What::Taken { name: name.into(), fence: fence.get(), since });
+        log.note(
+            0,
+            What::Taken {
+                name: name.into(),
+                fence: fence.get(),
+                since,
+            },
+        );
     }
     Ok(())
 }

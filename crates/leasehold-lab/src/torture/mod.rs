@@ -30,6 +30,8 @@ pub struct Plan {
     pub workers: u64,
     /// The lease of every lock.
     pub lease: Duration,
+    /// The longest a holder rests between two steps.
+    pub rest: Duration,
     /// Which faults.
     pub faults: Vec<FaultKind>,
     /// This program, to start the workers with.

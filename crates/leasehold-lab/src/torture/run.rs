@@ -6,12 +6,12 @@ use leasehold::engine::Query;
 use leasehold::{Client, Options};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::Plan;
 use super::deployment::{Deployment, deployment};
 use super::faults::{Fault, FaultKind, schedule};
 use super::gate::Gate;
 use super::hand::{NAMES, TURNS, take_away, take_whole};
 use super::workers::Worker;
-use super::Plan;
 use crate::Outcome;
 use crate::check::{Bounds, Demands, judge};
 use crate::history::{Log, What, assemble, read};
@@ -21,7 +21,10 @@ use crate::report::Report;
 ///
 /// # Errors
 /// If the run itself could not be made. Broken promises are in the report.
-#[expect(clippy::future_not_send, reason = "one task on one thread drives the run")]
+#[expect(
+    clippy::future_not_send,
+    reason = "one task on one thread drives the run"
+)]
 pub async fn torture(plan: &Plan) -> Outcome<Report> {
     std::fs::create_dir_all(&plan.into)?;
     let deployment = deployment(&plan.url, &plan.into)?;
@@ -29,13 +32,26 @@ pub async fn torture(plan: &Plan) -> Outcome<Report> {
         return Err(format!("{} has no server of ours to be hit", plan.url).into());
     }
     let log = Log::file(&plan.into.join("lab.jsonl"), "lab")?;
-    let gate = Gate::open(&plan.into.join("gate.sock"), &Log::file(&plan.into.join("gate.jsonl"), "gate")?)?;
+    let gate = Gate::open(
+        &plan.into.join("gate.sock"),
+        &Log::file(&plan.into.join("gate.jsonl"), "gate")?,
+    )?;
     let url = deployment.url();
     let client = Options::new().lease(plan.lease).connect(&url).await?;
     let start = |index| Worker::start(plan, &url, &gate, index, 0);
     let workers = (0..plan.workers).map(start).collect::<Outcome<_>>()?;
     let (resumes, faults) = (Vec::new(), 0);
-    let mut run = Run { plan, url, log, gate, client, deployment, workers, resumes, faults };
+    let mut run = Run {
+        plan,
+        url,
+        log,
+        gate,
+        client,
+        deployment,
+        workers,
+        resumes,
+        faults,
+    };
     run.hit_and_wait().await?;
     run.drain().await?;
     run.judge()
@@ -87,7 +103,11 @@ impl Run<'_> {
         if self.plan.progress {
             let (accepted, refused) = self.gate.counts();
             let left = self.plan.time.saturating_sub(elapsed).as_secs();
-            println!("{:>4}s  faults {}  effects accepted {accepted}  refused {refused}  {left}s left", elapsed.as_secs(), self.faults);
+            println!(
+                "{:>4}s  faults {}  effects accepted {accepted}  refused {refused}  {left}s left",
+                elapsed.as_secs(),
+                self.faults
+            );
         }
     }
 
@@ -97,14 +117,22 @@ impl Run<'_> {
         let due: Vec<(Instant, Resume)> = due;
         for (_, resume) in due {
             match resume {
-                Resume::Worker(index, life) if self.workers[index].life() == life => self.workers[index].go_on(&self.log)?,
+                Resume::Worker(index, life) if self.workers[index].life() == life => {
+                    self.workers[index].go_on(&self.log)?
+                }
                 Resume::Worker(..) => {}
                 Resume::Server(kind) => {
                     match kind {
                         FaultKind::ServerKill => self.deployment.restart()?,
                         _ => self.deployment.resume()?,
                     }
-                    self.log.note(0, What::Fault { fault: kind.word().into(), on: false });
+                    self.log.note(
+                        0,
+                        What::Fault {
+                            fault: kind.word().into(),
+                            on: false,
+                        },
+                    );
                 }
             }
         }
@@ -115,19 +143,32 @@ impl Run<'_> {
         self.faults += 1;
         let (index, until) = (fault.victim as usize, Instant::now() + fault.lasts);
         match fault.kind {
-            FaultKind::Kill => self.workers[index].replace(self.plan, &self.url, &self.gate, &self.log)?,
+            FaultKind::Kill => {
+                self.workers[index].replace(self.plan, &self.url, &self.gate, &self.log)?
+            }
             FaultKind::Pause => {
                 if self.workers[index].stop(&self.log)? {
-                    self.resumes.push((until, Resume::Worker(index, self.workers[index].life())));
+                    self.resumes
+                        .push((until, Resume::Worker(index, self.workers[index].life())));
                 }
             }
             FaultKind::Evict => take_away(&self.client, fault.name, &self.log).await?,
-            kind if self.resumes.iter().any(|(_, resume)| matches!(resume, Resume::Server(_))) => {
+            kind if self
+                .resumes
+                .iter()
+                .any(|(_, resume)| matches!(resume, Resume::Server(_))) =>
+            {
                 // One fault of the server at a time.
                 let _ = kind;
             }
             kind => {
-                self.log.note(0, What::Fault { fault: kind.word().into(), on: true });
+                self.log.note(
+                    0,
+                    What::Fault {
+                        fault: kind.word().into(),
+                        on: true,
+                    },
+                );
                 match kind {
                     FaultKind::ServerKill => self.deployment.kill()?,
                     _ => self.deployment.pause()?,
@@ -153,7 +194,8 @@ impl Run<'_> {
         for (name, kind) in NAMES {
             let whole = take_whole(&self.client, name, kind);
             let guard = timeout(self.plan.lease * 4, whole).await;
-            let guard = guard.map_err(|_| format!("{name} is not free after everybody has gone"))??;
+            let guard =
+                guard.map_err(|_| format!("{name} is not free after everybody has gone"))??;
             let _ = guard.release().await?;
         }
         let end = Instant::now() + self.plan.lease * 3;
@@ -164,7 +206,13 @@ impl Run<'_> {
         }
         for line in lines {
             let count = (line.holders.len() + line.waiters.len()) as u64;
-            self.log.note(0, What::Left { name: line.name.to_string(), count });
+            self.log.note(
+                0,
+                What::Left {
+                    name: line.name.to_string(),
+                    count,
+                },
+            );
         }
         self.gate.note_counts(&self.log);
         let _ = self.client.shutdown(Duration::from_secs(5)).await?;
@@ -175,7 +223,10 @@ impl Run<'_> {
         let mut records = Vec::new();
         for entry in std::fs::read_dir(&self.plan.into)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "jsonl")
+            {
                 records.extend(read(&path)?);
             }
         }
@@ -186,7 +237,11 @@ impl Run<'_> {
             overlap: 0,
         };
         let hits = u64::from(!self.plan.faults.is_empty());
-        let demands = Demands { contended: 1, faults_held: hits, refused: 0 };
+        let demands = Demands {
+            contended: 1,
+            faults_held: hits,
+            refused: 0,
+        };
         let verdict = judge(&assemble(records)?, &bounds, &demands);
         let report = Report::new(self.plan, verdict);
         report.save(&self.plan.into.join("report.json"))?;

@@ -30,6 +30,8 @@ pub struct Work {
     pub seed: u64,
     /// The lease of every lock.
     pub lease: Duration,
+    /// The longest a holder rests between two steps.
+    pub rest: Duration,
     /// How many tasks it runs.
     pub tasks: u64,
 }
@@ -39,7 +41,9 @@ pub struct Work {
 /// # Errors
 /// If it cannot connect, or the resource is gone.
 pub async fn work(work: Work) -> Outcome<()> {
-    let options = Options::new().lease(work.lease).bound(Bound::new(TURNS, Duration::from_millis(10)));
+    let options = Options::new()
+        .lease(work.lease)
+        .bound(Bound::new(TURNS, Duration::from_millis(10)));
     let identity = Identity::of_this_process().called(&work.who);
     let client = options.identity(identity).connect(&work.url).await?;
     let log = Log::file(&work.log, &work.who)?;
@@ -57,7 +61,7 @@ pub async fn work(work: Work) -> Outcome<()> {
             owner: Owner::new(),
             owner_number: u64::from(std::process::id()) * 100 + task + 1,
             lease: work.lease,
-            rest: Duration::from_millis(20),
+            rest: work.rest,
             names: NAMES.to_vec(),
             ops: ops.clone(),
         };

@@ -19,7 +19,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(plan: &Plan, url: &str, gate: &Gate, index: u64, life: u64) -> Outcome<Self> {
+    pub(super) fn start(
+        plan: &Plan,
+        url: &str,
+        gate: &Gate,
+        index: u64,
+        life: u64,
+    ) -> Outcome<Self> {
         let who = format!("w{index}.{life}");
         // Every other worker is one task, so that its place in the engine's line is known to be its own.
         let tasks = if index.is_multiple_of(2) { 1 } else { 3 };
@@ -31,10 +37,16 @@ impl Worker {
             .arg(gate.path())
             .args(["--seed", &(plan.seed ^ (index << 32) ^ life).to_string()])
             .args(["--lease", &plan.lease.as_millis().to_string()])
+            .args(["--rest", &plan.rest.as_millis().to_string()])
             .args(["--tasks", &tasks.to_string()])
             .stdin(Stdio::piped())
             .spawn()?;
-        Ok(Self { index, life, child, stopped: false })
+        Ok(Self {
+            index,
+            life,
+            child,
+            stopped: false,
+        })
     }
 
     fn who(&self) -> String {
@@ -42,7 +54,13 @@ impl Worker {
     }
 
     /// `kill -9`, and another one in its place.
-    pub(super) fn replace(&mut self, plan: &Plan, url: &str, gate: &Gate, log: &Log) -> Outcome<()> {
+    pub(super) fn replace(
+        &mut self,
+        plan: &Plan,
+        url: &str,
+        gate: &Gate,
+        log: &Log,
+    ) -> Outcome<()> {
         log.note(0, What::Crashed(self.who()));
         self.child.kill()?;
         let _ = self.child.wait()?;

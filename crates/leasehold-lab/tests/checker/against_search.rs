@@ -8,8 +8,13 @@ use crate::{draw, naive, search};
 
 const HISTORIES: u64 = 1_000_000;
 
-const ORDER: [Promise; 5] =
-    [Promise::Exclusion, Promise::Capacity, Promise::ReadWrite, Promise::FenceOrder, Promise::FenceWindow];
+const ORDER: [Promise; 5] = [
+    Promise::Exclusion,
+    Promise::Capacity,
+    Promise::ReadWrite,
+    Promise::FenceOrder,
+    Promise::FenceWindow,
+];
 
 /// How often each kind of history came, so that nothing is proved of one that never does.
 #[derive(Debug, Default)]
@@ -31,7 +36,15 @@ fn a_search_through_every_order_agrees() {
         compare(seed, &mut seen);
     }
     println!("{seen:?}");
-    let rare = [seen.good, seen.bad, seen.unknown, seen.busy, seen.busy_wrong].into_iter().min();
+    let rare = [
+        seen.good,
+        seen.bad,
+        seen.unknown,
+        seen.busy,
+        seen.busy_wrong,
+    ]
+    .into_iter()
+    .min();
     assert!(rare > Some(HISTORIES / 50), "{seen:?}");
     assert!(seen.bad_by_window_only > HISTORIES / 1_000, "{seen:?}");
 }
@@ -45,11 +58,18 @@ fn compare(seed: u64, seen: &mut Seen) {
     assert_eq!(says_good, is_good, "seed {seed}: {verdict}\n{holds:#?}");
 
     let busy_wrong = verdict.count(Promise::ToldOutcome);
-    assert_eq!(busy_wrong, naive::busy_for_nothing(holds), "seed {seed}: {verdict}\n{holds:#?}");
+    assert_eq!(
+        busy_wrong,
+        naive::busy_for_nothing(holds),
+        "seed {seed}: {verdict}\n{holds:#?}"
+    );
     let has = |answer| holds.iter().any(|hold| hold.answer == answer);
     if has(Answer::Busy) && holds.iter().all(|hold| !hold.waits) {
         let explained = search::explains(holds, true);
-        assert!(!explained || (says_good && busy_wrong == 0), "seed {seed}: a false alarm: {verdict}\n{holds:#?}");
+        assert!(
+            !explained || (says_good && busy_wrong == 0),
+            "seed {seed}: a false alarm: {verdict}\n{holds:#?}"
+        );
         seen.busy_undecided += u64::from(!explained && says_good && busy_wrong == 0);
     }
     seen.good += u64::from(is_good);
@@ -67,18 +87,39 @@ fn overtaking_and_stalls_agree_with_a_look_at_every_instant() {
         let mut random = Random::new(seed);
         let mut history = draw::history(&mut random);
         for hold in &mut history.holds {
-            hold.queued = if random.one_in(3) { NEVER } else { hold.call + random.below(hold.got - hold.call + 1) };
+            hold.queued = if random.one_in(3) {
+                NEVER
+            } else {
+                hold.call + random.below(hold.got - hold.call + 1)
+            };
             hold.free = hold.free.min(hold.end + 2);
         }
-        let bounds = Bounds { overtakes: random.below(2), stall: random.below(3), ..Bounds::default() };
+        let bounds = Bounds {
+            overtakes: random.below(2),
+            stall: random.below(3),
+            ..Bounds::default()
+        };
         let verdict = judge(&history, &bounds, &Demands::default());
-        let naive = (naive::overtaken(&history.holds, &bounds), naive::stalled(&history.holds, &bounds));
-        let says = (verdict.count(Promise::Overtaking), verdict.count(Promise::Progress));
-        assert_eq!(says, naive, "seed {seed} {bounds:?}: {verdict}\n{:#?}", history.holds);
+        let naive = (
+            naive::overtaken(&history.holds, &bounds),
+            naive::stalled(&history.holds, &bounds),
+        );
+        let says = (
+            verdict.count(Promise::Overtaking),
+            verdict.count(Promise::Progress),
+        );
+        assert_eq!(
+            says, naive,
+            "seed {seed} {bounds:?}: {verdict}\n{:#?}",
+            history.holds
+        );
         overtaken += u64::from(naive.0 > 0);
         stalled += u64::from(naive.1 > 0);
     }
-    assert!(overtaken.min(stalled) > HISTORIES / 1_000, "{overtaken} overtaken, {stalled} stalled");
+    assert!(
+        overtaken.min(stalled) > HISTORIES / 1_000,
+        "{overtaken} overtaken, {stalled} stalled"
+    );
 }
 
 #[test]
@@ -91,10 +132,18 @@ fn bounded_overlap_agrees_with_a_look_at_every_pair() {
             (hold.weight, hold.capacity) = (1, 1);
             hold.end = hold.got + random.below(8);
         });
-        let bounds = Bounds { overlap: random.within(1, 4), ..Bounds::default() };
+        let bounds = Bounds {
+            overlap: random.within(1, 4),
+            ..Bounds::default()
+        };
         let verdict = judge(&history, &bounds, &Demands::default());
         let naive = naive::overlaps(&history.holds, bounds.overlap);
-        assert_eq!(verdict.count(Promise::BoundedOverlap) > 0, naive, "seed {seed}: {verdict}\n{:#?}", history.holds);
+        assert_eq!(
+            verdict.count(Promise::BoundedOverlap) > 0,
+            naive,
+            "seed {seed}: {verdict}\n{:#?}",
+            history.holds
+        );
         broken += u64::from(naive);
     }
     assert!(broken > HISTORIES / 200, "{broken}");

@@ -1,6 +1,6 @@
 //! Small random histories.
 
-use leasehold_lab::history::{Answer, Hold, History, NEVER};
+use leasehold_lab::history::{Answer, History, Hold, NEVER};
 use leasehold_lab::random::Random;
 
 /// The capacities: a mutex, a semaphore of 2 and of 3, a read/write lock.
@@ -12,7 +12,9 @@ pub(crate) fn history(random: &mut Random) -> History {
     let with_fences = !random.one_in(4);
     let spread = *random.pick(&[6, 12, 30]);
     let count = random.within(1, 8);
-    let mut holds: Vec<Hold> = (0..count).map(|op| hold(random, op, capacity, spread)).collect();
+    let mut holds: Vec<Hold> = (0..count)
+        .map(|op| hold(random, op, capacity, spread))
+        .collect();
     if with_fences {
         give_fences(random, &mut holds);
     }
@@ -54,6 +56,7 @@ fn hold(random: &mut Random, op: u64, capacity: u32, spread: u64) -> Hold {
         answer,
         waits: random.one_in(3),
         told_held: false,
+        asked: false,
         hit: false,
         call,
         queued: NEVER,
@@ -66,7 +69,9 @@ fn hold(random: &mut Random, op: u64, capacity: u32, spread: u64) -> Hold {
 
 /// Mostly in the order of the answers, sometimes with two exchanged or one given twice.
 fn give_fences(random: &mut Random, holds: &mut [Hold]) {
-    let mut order: Vec<usize> = (0..holds.len()).filter(|index| holds[*index].answer == Answer::Granted).collect();
+    let mut order: Vec<usize> = (0..holds.len())
+        .filter(|index| holds[*index].answer == Answer::Granted)
+        .collect();
     order.sort_by_key(|index| holds[*index].got);
     if order.len() > 1 && random.one_in(2) {
         let at = random.below(order.len() as u64 - 1) as usize;

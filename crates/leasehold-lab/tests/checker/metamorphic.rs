@@ -1,13 +1,20 @@
 //! What must not change a verdict, and what can only make it worse.
 
 use leasehold_lab::check::{Bounds, Demands, Promise, Verdict, judge};
-use leasehold_lab::history::{Answer, Hold, History, NEVER};
+use leasehold_lab::history::{Answer, History, Hold, NEVER};
 use leasehold_lab::random::Random;
 
 use crate::draw;
 
 fn verdict(history: &History) -> Verdict {
-    judge(history, &Bounds { stall: 3, ..Bounds::default() }, &Demands::default())
+    judge(
+        history,
+        &Bounds {
+            stall: 3,
+            ..Bounds::default()
+        },
+        &Demands::default(),
+    )
 }
 
 fn each(check: impl Fn(&mut Random, History)) {
@@ -19,11 +26,19 @@ fn each(check: impl Fn(&mut Random, History)) {
 }
 
 fn overlapping(verdict: &Verdict) -> bool {
-    [Promise::Exclusion, Promise::Capacity, Promise::ReadWrite].iter().any(|promise| verdict.count(*promise) > 0)
+    [Promise::Exclusion, Promise::Capacity, Promise::ReadWrite]
+        .iter()
+        .any(|promise| verdict.count(*promise) > 0)
 }
 
 fn shift(hold: &mut Hold, by: u64) {
-    for t in [&mut hold.call, &mut hold.queued, &mut hold.got, &mut hold.end, &mut hold.free] {
+    for t in [
+        &mut hold.call,
+        &mut hold.queued,
+        &mut hold.got,
+        &mut hold.end,
+        &mut hold.free,
+    ] {
         if *t != NEVER {
             *t += by;
         }
@@ -34,7 +49,10 @@ fn shift(hold: &mut Hold, by: u64) {
 fn other_names_for_clients_change_nothing() {
     each(|random, mut history| {
         let before = verdict(&history);
-        history.holds.iter_mut().for_each(|hold| hold.who = random.below(8) as u32);
+        history
+            .holds
+            .iter_mut()
+            .for_each(|hold| hold.who = random.below(8) as u32);
         assert_eq!(before.counts, verdict(&history).counts);
     });
 }
@@ -91,6 +109,10 @@ fn holding_longer_or_once_more_heals_nothing() {
             (more.op, more.answer, more.fence) = (99, Answer::Granted, 0);
             history.holds.push(more);
         }
-        assert!(!bad || overlapping(&verdict(&history)), "{:#?}", history.holds);
+        assert!(
+            !bad || overlapping(&verdict(&history)),
+            "{:#?}",
+            history.holds
+        );
     });
 }

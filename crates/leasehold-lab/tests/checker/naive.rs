@@ -13,12 +13,22 @@ pub(crate) fn busy_for_nothing(holds: &[Hold]) -> u64 {
     };
     let wrong = |busy: &&Hold| {
         (busy.call..=busy.got.min(last)).all(|t| {
-            let others = holds.iter().filter(|hold| hold.op != busy.op).filter(possible);
-            let taken: u64 = others.filter(|hold| hold.call <= t && t <= hold.free).map(|hold| u64::from(hold.weight)).sum();
+            let others = holds
+                .iter()
+                .filter(|hold| hold.op != busy.op)
+                .filter(possible);
+            let taken: u64 = others
+                .filter(|hold| hold.call <= t && t <= hold.free)
+                .map(|hold| u64::from(hold.weight))
+                .sum();
             taken + u64::from(busy.weight) <= u64::from(busy.capacity)
         })
     };
-    holds.iter().filter(|hold| hold.answer == Answer::Busy).filter(wrong).count() as u64
+    holds
+        .iter()
+        .filter(|hold| hold.answer == Answer::Busy)
+        .filter(wrong)
+        .count() as u64
 }
 
 /// How many in line were overtaken too often: compares each with each.
@@ -26,7 +36,9 @@ pub(crate) fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
     let granted = || holds.iter().filter(|hold| hold.answer == Answer::Granted);
     let too_often = |hold: &&Hold| {
         let before = granted().filter(|other| other.call > hold.queued && other.got < hold.got);
-        let excluded = before.filter(|other| u64::from(other.weight) + u64::from(hold.weight) > u64::from(hold.capacity));
+        let excluded = before.filter(|other| {
+            u64::from(other.weight) + u64::from(hold.weight) > u64::from(hold.capacity)
+        });
         hold.queued != NEVER && excluded.count() as u64 > bounds.overtakes
     };
     granted().filter(too_often).count() as u64
@@ -59,13 +71,23 @@ pub(crate) fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
 
 /// Whether any two windows that exclude each other overlap by more than the bound, for a mutex.
 pub(crate) fn overlaps(holds: &[Hold], bound: u64) -> bool {
-    let granted: Vec<&Hold> = holds.iter().filter(|hold| hold.answer == Answer::Granted).collect();
+    let granted: Vec<&Hold> = holds
+        .iter()
+        .filter(|hold| hold.answer == Answer::Granted)
+        .collect();
     let pair = |a: &Hold, b: &Hold| a.end.min(b.end).saturating_sub(a.got.max(b.got)) > bound;
-    granted.iter().any(|a| granted.iter().any(|b| a.op != b.op && pair(a, b)))
+    granted
+        .iter()
+        .any(|a| granted.iter().any(|b| a.op != b.op && pair(a, b)))
 }
 
 /// Whether two holds have one fence.
 pub(crate) fn same_fence(holds: &[Hold]) -> bool {
     let with = |hold: &Hold| hold.answer == Answer::Granted && hold.fence > 0;
-    holds.iter().any(|a| with(a) && holds.iter().any(|b| with(b) && a.op != b.op && a.fence == b.fence))
+    holds.iter().any(|a| {
+        with(a)
+            && holds
+                .iter()
+                .any(|b| with(b) && a.op != b.op && a.fence == b.fence)
+    })
 }

@@ -28,22 +28,51 @@ pub(crate) fn explains(holds: &[Hold], tries: bool) -> bool {
         match hold.answer {
             Answer::Granted => {
                 let of = steps.len();
-                steps.push(Step { call: hold.call, ret: hold.got, must: true, does: Does::Acquire { weight, fence } });
+                steps.push(Step {
+                    call: hold.call,
+                    ret: hold.got,
+                    must: true,
+                    does: Does::Acquire { weight, fence },
+                });
                 let told = hold.free != NEVER;
-                steps.push(Step { call: hold.end, ret: hold.free, must: told, does: Does::Release { weight, of } });
+                steps.push(Step {
+                    call: hold.end,
+                    ret: hold.free,
+                    must: told,
+                    does: Does::Release { weight, of },
+                });
             }
             Answer::Unknown if tries => {
                 let of = steps.len();
-                steps.push(Step { call: hold.call, ret: NEVER, must: false, does: Does::Acquire { weight, fence: 0 } });
-                steps.push(Step { call: hold.call, ret: NEVER, must: false, does: Does::Release { weight, of } });
+                steps.push(Step {
+                    call: hold.call,
+                    ret: NEVER,
+                    must: false,
+                    does: Does::Acquire { weight, fence: 0 },
+                });
+                steps.push(Step {
+                    call: hold.call,
+                    ret: NEVER,
+                    must: false,
+                    does: Does::Release { weight, of },
+                });
             }
             Answer::Busy if tries => {
-                steps.push(Step { call: hold.call, ret: hold.got, must: true, does: Does::FindBusy { weight } });
+                steps.push(Step {
+                    call: hold.call,
+                    ret: hold.got,
+                    must: true,
+                    does: Does::FindBusy { weight },
+                });
             }
             _ => {}
         }
     }
-    let mut search = Search { seen: vec![0; (1 << steps.len()) / 64 + 1], steps, capacity: u64::from(capacity) };
+    let mut search = Search {
+        seen: vec![0; (1 << steps.len()) / 64 + 1],
+        steps,
+        capacity: u64::from(capacity),
+    };
     search.from(0, 0, [0, 0])
 }
 
@@ -71,17 +100,25 @@ impl Search {
                 continue;
             }
             let next = match step.does {
-                Does::Acquire { weight, fence: own } if taken + u64::from(weight) <= self.capacity => {
+                Does::Acquire { weight, fence: own }
+                    if taken + u64::from(weight) <= self.capacity =>
+                {
                     let reads = self.capacity == u64::from(u32::MAX) && weight == 1;
                     let [alone, readers] = fences;
                     if own != 0 && (own <= alone || (own <= readers && !reads)) {
                         continue;
                     }
-                    let next = if reads { [alone, own.max(readers)] } else { [own.max(alone), readers] };
+                    let next = if reads {
+                        [alone, own.max(readers)]
+                    } else {
+                        [own.max(alone), readers]
+                    };
                     (taken + u64::from(weight), next)
                 }
                 Does::Release { weight, of } if !left(of) => (taken - u64::from(weight), fences),
-                Does::FindBusy { weight } if taken + u64::from(weight) > self.capacity => (taken, fences),
+                Does::FindBusy { weight } if taken + u64::from(weight) > self.capacity => {
+                    (taken, fences)
+                }
                 _ => continue,
             };
             if self.from(done | (1 << index), next.0, next.1) {
