@@ -23,7 +23,11 @@ pub(super) fn begins(holds: &[Hold]) -> Vec<(Micros, usize)> {
         .take_while(|(_, hold)| hold.fence > 0)
     {
         let reads = hold.capacity == u32::MAX && hold.weight < hold.capacity;
-        begins[index] = begins[index].min(if reads { alone } else { any });
+        let later = if reads { alone } else { any };
+        // Also at the same instant: then the fences say which came first.
+        if later.0 <= begins[index].0 {
+            begins[index] = later;
+        }
         any = any.min(begins[index]);
         if !reads {
             alone = alone.min(begins[index]);

@@ -65,7 +65,7 @@ fn compare(seed: u64, seen: &mut Seen) {
     );
     let has = |answer| holds.iter().any(|hold| hold.answer == answer);
     if has(Answer::Busy) && holds.iter().all(|hold| !hold.waits) {
-        let explained = search::explains(holds, true);
+        let explained = search::explains(holds, true) && !naive::same_fence(holds);
         assert!(
             !explained || (says_good && busy_wrong == 0),
             "seed {seed}: a false alarm: {verdict}\n{holds:#?}"
