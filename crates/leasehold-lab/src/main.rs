@@ -219,7 +219,6 @@ fn obey(command: Command) -> Outcome<bool> {
     }
 }
 
-#[expect(clippy::future_not_send, reason = "one thread drives the run")]
 async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
     let engine = arguments.url.split(':').next().unwrap_or_default();
     let into = arguments

@@ -170,7 +170,6 @@ pub fn list() {
 ///
 /// # Errors
 /// If there is no such exhibit, or a server is missing.
-#[expect(clippy::future_not_send, reason = "one thread plays a schedule")]
 pub async fn run(names: &[String], into: &Path) -> Outcome<bool> {
     std::fs::create_dir_all(into)?;
     let all = names.iter().any(|name| name == "all");
@@ -203,7 +202,6 @@ fn verdict(stage: &Stage, picture: &Path, title: &str) -> Outcome<Verdict> {
 }
 
 impl Exhibit {
-    #[expect(clippy::future_not_send, reason = "one thread plays a schedule")]
     async fn show(&self, into: &Path) -> Outcome<bool> {
         let stage = Stage::new();
         (self.broken)(&stage)?;

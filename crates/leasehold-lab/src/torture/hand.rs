@@ -270,16 +270,14 @@ impl Hand {
                 .for_each(|(_, op)| this.log.note(*op, what.clone()))
         };
         let guard = match answer {
-            None => return Ok(note(self, &What::Cancelled)),
-            Some(Err(error)) => {
-                return Ok(note(
-                    self,
-                    &What::Failed {
-                        perhaps: error.may_have_happened(),
-                    },
-                ));
-            }
             Some(Ok(guard)) => guard,
+            none => {
+                let perhaps = |error: leasehold::Error| error.may_have_happened();
+                let failed = none.and_then(Result::err).map(perhaps);
+                let what = failed.map_or(What::Cancelled, |perhaps| What::Failed { perhaps });
+                note(self, &what);
+                return Ok(());
+            }
         };
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
             let until = self.until(guard);

@@ -21,10 +21,6 @@ use crate::report::Report;
 ///
 /// # Errors
 /// If the run itself could not be made. Broken promises are in the report.
-#[expect(
-    clippy::future_not_send,
-    reason = "one task on one thread drives the run"
-)]
 pub async fn torture(plan: &Plan) -> Outcome<Report> {
     std::fs::create_dir_all(&plan.into)?;
     let deployment = deployment(&plan.url, &plan.into)?;
