@@ -11,6 +11,8 @@ use leasehold::engine::{
 };
 use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
 
+use crate::random::Random;
+
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -56,9 +58,32 @@ struct State {
     calls: HashMap<Op, u64>,
     claims_beaten: u64,
     inboxes: Vec<Inbox>,
+    chance: Option<(Random, Duration)>,
+}
+
+/// A fault by chance: most calls meet none, and delays are up to the longest.
+fn by_chance(random: &mut Random, op: Op, longest: Duration) -> Fault {
+    let by = Duration::from_micros(random.below(longest.as_micros() as u64));
+    match (random.below(24), op) {
+        (0, Op::Event) | (1, _) => Fault::LoseReply,
+        (2, _) => Fault::Repeat,
+        (3 | 4, _) => Fault::Delay(by),
+        (5, Op::Claim | Op::Heartbeat | Op::Release) => Fault::DelayReply(by),
+        (6, Op::Claim | Op::Heartbeat | Op::Release) => Fault::Refuse,
+        (7, Op::Claim | Op::Heartbeat | Op::Release) => Fault::Hang,
+        (8, Op::Claim | Op::Heartbeat | Op::Release) => Fault::HangReply,
+        _ => Fault::None,
+    }
 }
 
 impl Plan {
+    /// Every call meets a fault by chance, the same for the same seed; delays are up to the longest.
+    pub fn seeded(seed: u64, longest: Duration) -> Self {
+        let plan = Self::default();
+        plan.state().chance = Some((Random::new(seed), longest));
+        plan
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,6 +95,13 @@ impl Plan {
 
     /// From now on nothing goes wrong.
     pub fn heal(&self) {
+        let mut state = self.state();
+        state.faults.clear();
+        state.chance = None;
+    }
+
+    /// Forgets what was [`set`](Self::set); what happens by chance goes on.
+    pub fn unset(&self) {
         self.state().faults.clear();
     }
 
@@ -94,7 +126,13 @@ impl Plan {
     fn next(&self, op: Op) -> Fault {
         let mut state = self.state();
         *state.calls.entry(op).or_default() += 1;
-        state.faults.get(&op).copied().unwrap_or_default()
+        if let Some(fault) = state.faults.get(&op) {
+            return *fault;
+        }
+        let chance = state.chance.as_mut();
+        chance.map_or(Fault::None, |(random, longest)| {
+            by_chance(random, op, *longest)
+        })
     }
 
     /// Does what the plan says to a call; `again` is the same call, not begun.
@@ -133,6 +171,14 @@ impl Plan {
             }
         }
     }
+}
+
+/// Delivers an event later, past others.
+fn late(inbox: Inbox, event: Event, by: Duration) {
+    drop(tokio::spawn(async move {
+        tokio::time::sleep(by).await;
+        inbox.deliver(event);
+    }));
 }
 
 /// One call of the engine inside.
@@ -177,6 +223,7 @@ impl<E: Engine> Engine for Faulty<E> {
                 inbox.deliver(event.clone());
                 inbox.deliver(event);
             }
+            Fault::Delay(by) => late(inbox.clone(), event, by),
             _ => {}
         });
         let inner = self.inner.open(who, filtered).await?;

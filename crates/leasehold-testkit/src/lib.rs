@@ -6,6 +6,7 @@
 //! - [`poll`]: waiting for a state, with the last state in the failure.
 //! - [`proxy`]: a TCP proxy that delays, holds back, cuts and resets.
 //! - [`servers`]: real servers as values.
+//! - [`random`]: numbers from a seed that replay in every version.
 //! - [`log`]: what was logged while a closure ran.
 //! - [`skip`]: skipping on purpose, printed and counted.
 
@@ -15,5 +16,6 @@ pub mod peers;
 pub mod poll;
 pub mod process;
 pub mod proxy;
+pub mod random;
 pub mod servers;
 pub mod skip;

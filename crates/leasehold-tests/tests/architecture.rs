@@ -133,7 +133,12 @@ fn nothing_that_ships_depends_on_the_testkit() {
 
 #[test]
 fn files_are_one_idea_long() {
-    for package in ["leasehold", "leasehold-cli", "leasehold-testkit"] {
+    for package in [
+        "leasehold",
+        "leasehold-cli",
+        "leasehold-lab",
+        "leasehold-testkit",
+    ] {
         for (path, text) in sources(&format!("crates/{package}/src")) {
             let lines = text
                 .split("#[cfg(test)]")

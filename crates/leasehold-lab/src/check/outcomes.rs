@@ -1,0 +1,110 @@
+//! "Busy" is told only if somebody may have held or waited.
+
+use leasehold::engine::Micros;
+
+use super::verdict::{Promise, Verdict};
+use crate::history::{Answer, Hold};
+
+/// All requests for one name.
+pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
+    if holds.iter().all(|hold| hold.answer != Answer::Busy) {
+        return;
+    }
+    let possible = Possible::new(holds);
+    for hold in holds.iter().filter(|hold| hold.answer == Answer::Busy) {
+        // Whoever waited is in the sum already.
+        let own = if hold.waits {
+            0
+        } else {
+            u64::from(hold.weight)
+        };
+        if possible.most(hold.call, hold.got) + own <= u64::from(hold.capacity) {
+            verdict.broke(Promise::ToldOutcome, hold.name, hold.got, |verdict| {
+                format!(
+                    "{} was told busy, and nobody can have been in its way",
+                    verdict.say(hold)
+                )
+            });
+        }
+    }
+}
+
+/// The most that can have been taken, at any time: every request from its call until it surely holds nothing.
+struct Possible {
+    starts: Vec<Micros>,
+    /// What started before each.
+    started: Vec<u64>,
+    ends: Vec<Micros>,
+    ended: Vec<u64>,
+    /// The largest of a range of starts: a segment tree.
+    tree: Vec<u64>,
+}
+
+impl Possible {
+    fn new(holds: &[Hold]) -> Self {
+        let counts = |hold: &&Hold| match hold.answer {
+            Answer::Granted | Answer::Unknown => true,
+            Answer::Busy => hold.waits,
+            Answer::Failed => false,
+        };
+        let column = |of: fn(&Hold) -> Micros| {
+            let mut column: Vec<_> = holds
+                .iter()
+                .filter(counts)
+                .map(|hold| (of(hold), u64::from(hold.weight)))
+                .collect();
+            column.sort_unstable();
+            let mut sum = 0;
+            let mut sums = vec![0];
+            sums.extend(column.iter().map(|(_, weight)| {
+                sum += weight;
+                sum
+            }));
+            (column.into_iter().map(|(t, _)| t).collect::<Vec<_>>(), sums)
+        };
+        let (starts, started) = column(|hold| hold.call);
+        let (ends, ended) = column(|hold| hold.free);
+        let mut this = Self {
+            starts,
+            started,
+            ends,
+            ended,
+            tree: Vec::new(),
+        };
+        let leaves: Vec<u64> = this.starts.iter().map(|t| this.at(*t)).collect();
+        let half = leaves.len();
+        this.tree = vec![0; half];
+        this.tree.extend(leaves);
+        for node in (1..half).rev() {
+            this.tree[node] = this.tree[2 * node].max(this.tree[2 * node + 1]);
+        }
+        this
+    }
+
+    fn at(&self, t: Micros) -> u64 {
+        let started = self.starts.partition_point(|start| *start <= t);
+        let ended = self.ends.partition_point(|end| *end < t);
+        self.started[started] - self.ended[ended]
+    }
+
+    /// The most at any instant of a closed interval: at its begin, or where something starts in it.
+    fn most(&self, from: Micros, to: Micros) -> u64 {
+        let half = self.starts.len();
+        let mut low = half + self.starts.partition_point(|start| *start <= from);
+        let mut high = half + self.starts.partition_point(|start| *start <= to);
+        let mut most = self.at(from);
+        while low < high {
+            if low % 2 == 1 {
+                most = most.max(self.tree[low]);
+                low += 1;
+            }
+            if high % 2 == 1 {
+                high -= 1;
+                most = most.max(self.tree[high]);
+            }
+            low /= 2;
+            high /= 2;
+        }
+        most
+    }
+}

@@ -1,0 +1,37 @@
+//! Re-entrancy: what one owner holds at a time is one hold.
+
+use super::verdict::{Promise, Verdict};
+use crate::history::Hold;
+
+/// The holds of one name with those that re-entered made part of the outermost. In order of fences, as they came.
+pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
+    if holds.iter().all(|hold| hold.owner == 0) {
+        return holds;
+    }
+    let (mut owned, mut all): (Vec<Hold>, Vec<Hold>) =
+        holds.into_iter().partition(|hold| hold.owner != 0);
+    owned.sort_by_key(|hold| (hold.owner, hold.got, hold.fence));
+    let mut outer: Option<Hold> = None;
+    for hold in owned {
+        match &mut outer {
+            Some(outer) if outer.owner == hold.owner && hold.got < outer.end => {
+                if outer.fence != hold.fence {
+                    let outer = *outer;
+                    verdict.broke(Promise::Reentrancy, hold.name, hold.got, |verdict| {
+                        format!(
+                            "{} re-entered {} under another fence",
+                            verdict.say(&hold),
+                            verdict.say(&outer)
+                        )
+                    });
+                }
+                outer.end = outer.end.max(hold.end);
+                outer.free = outer.free.max(hold.free);
+            }
+            _ => all.extend(outer.replace(hold)),
+        }
+    }
+    all.extend(outer);
+    all.sort_by_key(|hold| (hold.fence, hold.got));
+    all
+}

@@ -1,0 +1,393 @@
+//! What one task does: asks, holds, looks at its guard, tries effects, releases, all from its seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::engine::Query;
+use leasehold::{Client, Guard, Name, Owner, Released, State};
+
+use super::gate::Visitor;
+use crate::Outcome;
+use crate::history::{Call, Log, What};
+use crate::random::Random;
+
+/// How many turns a grant may serve in one process while another waits.
+pub(crate) const TURNS: u32 = 4;
+
+/// The names that are locked, and how.
+pub(crate) const NAMES: [(&str, Kind); 7] = [
+    ("mutex", Kind::Mutex),
+    ("hot", Kind::Mutex),
+    ("again", Kind::Reentrant),
+    ("shared", Kind::ReadWrite),
+    ("permits", Kind::Permits(3)),
+    ("left", Kind::Mutex),
+    ("both", Kind::Both),
+];
+
+/// What [`Kind::Both`] takes in one step; sorted, as the guards are.
+const BOTH: [&str; 2] = ["left", "right"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mutex,
+    Reentrant,
+    ReadWrite,
+    Permits(u32),
+    /// Two names in one step.
+    Both,
+}
+
+/// One task of a worker.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    pub(crate) client: Client,
+    /// The name of its process in the history and in `inspect`.
+    pub(crate) process: String,
+    pub(crate) log: Log,
+    pub(crate) gate: Visitor,
+    pub(crate) random: Random,
+    /// The only task of its process: its claim in the engine's line is its own.
+    pub(crate) alone: bool,
+    pub(crate) owner: Owner,
+    pub(crate) owner_number: u64,
+    pub(crate) lease: Duration,
+    /// The longest it rests between two steps.
+    pub(crate) rest: Duration,
+    /// What it locks, and how.
+    pub(crate) names: Vec<(&'static str, Kind)>,
+    pub(crate) ops: Arc<AtomicU64>,
+}
+
+impl Hand {
+    /// Locks again and again.
+    pub(crate) async fn go_on_while(
+        mut self,
+        mut go_on: impl FnMut() -> bool + Send,
+    ) -> Outcome<()> {
+        while go_on() {
+            self.one().await?;
+            if self.random.one_in(4) {
+                tokio::time::sleep(self.some(self.rest / 4)).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn some(&mut self, longest: Duration) -> Duration {
+        Duration::from_micros(self.random.below(longest.as_micros() as u64))
+    }
+
+    async fn one(&mut self) -> Outcome<()> {
+        let (name, kind) = *self.random.pick(&self.names);
+        if kind == Kind::Both {
+            return self.both().await;
+        }
+        let (weight, capacity) = match kind {
+            Kind::Mutex | Kind::Reentrant | Kind::Both => (1, 1),
+            Kind::ReadWrite if self.random.one_in(3) => (u32::MAX, u32::MAX),
+            Kind::ReadWrite => (1, u32::MAX),
+            Kind::Permits(all) => (self.random.within(1, u64::from(all) + 1) as u32, all),
+        };
+        let owner = if kind == Kind::Reentrant {
+            self.owner_number
+        } else {
+            0
+        };
+        let call = Call {
+            name: name.into(),
+            weight,
+            capacity,
+            waits: true,
+            lease: self.lease.as_micros() as u64,
+            owner,
+        };
+        let Some((op, guard)) = self.ask(kind, &call).await? else {
+            return Ok(());
+        };
+        if kind == Kind::Reentrant && self.random.one_in(2) {
+            let inner = self.ask(kind, &call).await?;
+            if let Some((op, guard)) = inner {
+                self.hold(op, guard, true).await?;
+            }
+        }
+        self.hold(op, guard, weight == capacity).await
+    }
+
+    /// Asks once: waits, tries, waits a while, or gives up somewhere in between.
+    async fn ask(&mut self, kind: Kind, call: &Call) -> Outcome<Option<(u64, Guard)>> {
+        let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        let (patience, gives_up) = match self.random.below(10) {
+            0 => (Patience::None, None),
+            1 => (Patience::Some(self.some(self.rest * 5)), None),
+            2 => (Patience::Endless, Some(self.some(self.rest * 3))),
+            _ => (Patience::Endless, None),
+        };
+        let waits = patience != Patience::None;
+        self.log.note(
+            op,
+            What::Call(Call {
+                waits,
+                ..call.clone()
+            }),
+        );
+        let asked = lock(&self.client, &self.owner, kind, call, patience);
+        let asked = async {
+            tokio::pin!(asked);
+            tokio::select! {
+                biased;
+                answer = &mut asked => return Some(answer),
+                () = self.note_queued(op, &call.name) => {}
+            }
+            Some(asked.await)
+        };
+        let answer = match gives_up {
+            None => asked.await,
+            Some(after) => tokio::time::timeout(after, asked).await.unwrap_or(None),
+        };
+        let what = match answer {
+            None => What::Cancelled,
+            // Time ran out: that says nothing of who held.
+            Some(Ok(None)) if waits => What::Cancelled,
+            Some(Ok(None)) => What::Busy,
+            Some(Err(error)) => What::Failed {
+                perhaps: error.may_have_happened(),
+            },
+            Some(Ok(Some(guard))) => {
+                let until = self.until(&guard);
+                self.log.note(
+                    op,
+                    What::Granted {
+                        fence: guard.fence().get(),
+                        until,
+                    },
+                );
+                return Ok(Some((op, guard)));
+            }
+        };
+        self.log.note(op, what);
+        Ok(None)
+    }
+
+    /// Asks the engine whether our claim is in its line; comes back once it was seen there.
+    async fn note_queued(&self, op: u64, name: &str) {
+        if !self.alone {
+            return std::future::pending().await;
+        }
+        let Ok(name) = Name::new(name) else { return };
+        let query = Query::name(name);
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let lines = self.client.inspect(&query).await.unwrap_or_default();
+            let mut waiters = lines.iter().flat_map(|line| &line.waiters);
+            if waiters.any(|claim| {
+                claim
+                    .who
+                    .as_ref()
+                    .is_some_and(|who| who.command == self.process)
+            }) {
+                return self.log.note(op, What::Queued);
+            }
+        }
+    }
+
+    /// The end of validity, never later than it is.
+    fn until(&self, guard: &Guard) -> u64 {
+        let now = self.log.now();
+        now + guard.remaining().as_micros() as u64
+    }
+
+    /// Holds for a while, looking before each step; a step that comes too late is tried all the same.
+    async fn hold(&mut self, op: u64, guard: Guard, alone: bool) -> Outcome<()> {
+        let fence = guard.fence().get();
+        let name = guard.name().as_str().to_owned();
+        let who = self.log.who().to_owned();
+        for _ in 0..self.random.within(1, 5) {
+            let now_lost = guard.state() == State::Lost;
+            // Only who holds alone changes the resource. That it looked is no protection: it may stand still here.
+            if alone {
+                let _ = self.gate.knock(&name, &who, fence)?;
+            }
+            if now_lost {
+                self.log.note(op, What::Lost);
+                break;
+            }
+            let rest = self.some(self.rest);
+            let lost = tokio::time::timeout(rest, guard.lost()).await;
+            if lost.is_ok() {
+                self.log.note(op, What::Lost);
+                if alone {
+                    let _ = self.gate.knock(&name, &who, fence)?;
+                }
+                break;
+            }
+            let until = self.until(&guard);
+            if guard.state() != State::Lost {
+                self.log.note(op, What::Until(until));
+            }
+        }
+        self.log.note(op, What::Release);
+        if self.random.one_in(8) {
+            drop(guard);
+        } else if let Ok(released) = guard.release().await {
+            let held = released == Released::Released;
+            // Nobody else of this process waits, and nothing is re-entered: only the engine can have said so.
+            let asked = self.alone && name != "again";
+            self.log.note(op, What::Released { held, asked });
+        }
+        Ok(())
+    }
+
+    /// Two names in one step, all or none.
+    async fn both(&mut self) -> Outcome<()> {
+        let ops = BOTH.map(|name| (name, self.ops.fetch_add(1, Ordering::Relaxed)));
+        let lease = self.lease.as_micros() as u64;
+        for (name, op) in ops {
+            // The second name is asked for once the first is held: that is no wait for a free lock.
+            let waits = name == BOTH[0];
+            self.log.note(
+                op,
+                What::Call(Call {
+                    name: name.into(),
+                    weight: 1,
+                    capacity: 1,
+                    waits,
+                    lease,
+                    owner: 0,
+                }),
+            );
+        }
+        let lock = self.client.multi(BOTH);
+        let answer = match self.random.one_in(3) {
+            true => tokio::time::timeout(self.some(self.rest * 3), lock.lock())
+                .await
+                .ok(),
+            false => Some(lock.lock().await),
+        };
+        let note = |this: &Self, what: &What| {
+            ops.iter()
+                .for_each(|(_, op)| this.log.note(*op, what.clone()))
+        };
+        let guard = match answer {
+            Some(Ok(guard)) => guard,
+            none => {
+                let perhaps = |error: leasehold::Error| error.may_have_happened();
+                let failed = none.and_then(Result::err).map(perhaps);
+                let what = failed.map_or(What::Cancelled, |perhaps| What::Failed { perhaps });
+                note(self, &what);
+                return Ok(());
+            }
+        };
+        for (guard, (_, op)) in guard.guards().iter().zip(ops) {
+            let until = self.until(guard);
+            self.log.note(
+                op,
+                What::Granted {
+                    fence: guard.fence().get(),
+                    until,
+                },
+            );
+        }
+        let rest = self.some(self.rest * 2);
+        if tokio::time::timeout(rest, guard.lost()).await.is_ok() {
+            note(self, &What::Lost);
+        }
+        note(self, &What::Release);
+        if let Ok(released) = guard.release().await {
+            let held = released == Released::Released;
+            note(self, &What::Released { held, asked: false });
+        }
+        Ok(())
+    }
+}
+
+/// How long somebody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    Some(Duration),
+    Endless,
+}
+
+async fn lock(
+    client: &Client,
+    owner: &Owner,
+    kind: Kind,
+    call: &Call,
+    patience: Patience,
+) -> leasehold::Result<Option<Guard>> {
+    match kind {
+        Kind::Mutex | Kind::Reentrant | Kind::Both => {
+            let mutex = client.mutex(&call.name);
+            let mutex = if kind == Kind::Reentrant {
+                mutex.owner(owner)
+            } else {
+                mutex
+            };
+            match patience {
+                Patience::None => mutex.try_lock().await,
+                Patience::Some(patience) => mutex.lock_within(patience).await,
+                Patience::Endless => mutex.lock().await.map(Some),
+            }
+        }
+        Kind::ReadWrite if call.weight == 1 => {
+            let lock = client.rwlock(&call.name);
+            match patience {
+                Patience::None => lock.try_read().await,
+                Patience::Some(patience) => lock.read_within(patience).await,
+                Patience::Endless => lock.read().await.map(Some),
+            }
+        }
+        Kind::ReadWrite => {
+            let lock = client.rwlock(&call.name);
+            let guard = match patience {
+                Patience::None => lock.try_write().await?,
+                Patience::Some(patience) => lock.write_within(patience).await?,
+                Patience::Endless => Some(lock.write().await?),
+            };
+            Ok(guard.map(Guard::from))
+        }
+        Kind::Permits(all) => {
+            let lock = client.semaphore(&call.name, all);
+            match patience {
+                Patience::None => lock.try_acquire_many(call.weight).await,
+                Patience::Some(patience) => lock.acquire_many_within(call.weight, patience).await,
+                Patience::Endless => lock.acquire_many(call.weight).await.map(Some),
+            }
+        }
+    }
+}
+
+/// Takes all there is of a name.
+pub(crate) async fn take_whole(
+    client: &Client,
+    name: &str,
+    kind: Kind,
+) -> leasehold::Result<Guard> {
+    match kind {
+        Kind::Mutex | Kind::Reentrant | Kind::Both => client.mutex(name).lock().await,
+        Kind::ReadWrite => client.rwlock(name).write().await.map(Guard::from),
+        Kind::Permits(all) => client.semaphore(name, all).acquire_many(all).await,
+    }
+}
+
+/// Takes one grant of a name away from its holder, if there is any.
+pub(crate) async fn take_away(client: &Client, name: &str, log: &Log) -> Outcome<()> {
+    let lines = client.inspect(&Query::name(Name::new(name)?)).await?;
+    let Some(fence) = lines.first().and_then(|line| line.holders.first()?.fence) else {
+        return Ok(());
+    };
+    let since = log.now();
+    if client.evict(name, Some(fence), "the lab").await? > 0 {
+        log.note(
+            0,
+            What::Taken {
+                name: name.into(),
+                fence: fence.get(),
+                since,
+            },
+        );
+    }
+    Ok(())
+}

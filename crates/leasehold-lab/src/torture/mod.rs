@@ -1,0 +1,43 @@
+//! Faults on a real engine: workers in several processes, a schedule of faults from a seed, a resource that checks fences, and a
+//! verdict.
+
+mod deployment;
+mod faults;
+pub(crate) mod gate;
+pub(crate) mod hand;
+mod run;
+mod work;
+mod workers;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::deployment::{Deployment, deployment};
+pub use self::faults::FaultKind;
+pub use self::run::torture;
+pub use self::work::{Work, work};
+
+/// What a run is made of. The same plan makes the same schedule of faults and requests.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where to lock.
+    pub url: String,
+    /// For how long.
+    pub time: Duration,
+    /// Where all random numbers come from.
+    pub seed: u64,
+    /// How many processes.
+    pub workers: u64,
+    /// The lease of every lock.
+    pub lease: Duration,
+    /// The longest a holder rests between two steps.
+    pub rest: Duration,
+    /// Which faults.
+    pub faults: Vec<FaultKind>,
+    /// This program, to start the workers with.
+    pub program: PathBuf,
+    /// Where the histories and the report go.
+    pub into: PathBuf,
+    /// Whether to say every second how it goes.
+    pub progress: bool,
+}
