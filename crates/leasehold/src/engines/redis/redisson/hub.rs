@@ -10,7 +10,7 @@ use super::super::fit;
 use super::super::link::{Dial, Link, Owner};
 use super::super::sentinel::Sentinels;
 use super::super::servers::Fixed;
-use super::super::wire::{Call, Reply, Target};
+use super::super::wire::{Call, Channel, Reply, Target};
 use super::channels::Channels;
 use super::kind::Kinds;
 use super::script::{self, Run};
@@ -187,34 +187,21 @@ impl Hub {
 }
 
 impl Owner for Hub {
-    fn greeting(&self, _: &Target) -> Vec<Call> {
-        let mut calls = vec![
-            script::load(),
-            Call::new("INFO server"),
-            Call::new("INFO memory"),
-            Call::new("ROLE"),
-        ];
-        let channels = self.channels.names();
-        calls.extend(
-            channels
-                .iter()
-                .map(|channel| Call::new("SUBSCRIBE").arg(channel)),
-        );
-        calls
+    fn greeting(&self) -> Vec<Call> {
+        let looks = ["INFO server", "INFO memory", "ROLE"].map(Call::new);
+        std::iter::once(script::load()).chain(looks).collect()
     }
 
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let mut replies = replies.into_iter();
-        let mut next = || {
-            replies
-                .next()
-                .ok_or_else(|| Trouble::strange("a short greeting"))
-        };
-        let digest = next()?.text()?;
-        let _ = self.digest.set(digest);
-        let infos = [next()?, next()?];
-        fit::check(&infos, &next()?, &self.config)?;
-        replies.try_for_each(|reply| reply.ok().map(drop))
+        let [digest, server, memory, role]: [Reply; 4] =
+            replies.try_into().map_err(Trouble::strange)?;
+        let _ = self.digest.set(digest.text()?);
+        fit::check(&[server, memory], &role, &self.config)
+    }
+
+    fn channels(&self, _: &Target) -> Vec<Channel> {
+        let names = self.channels.names();
+        names.into_iter().map(Channel::Plain).collect()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
