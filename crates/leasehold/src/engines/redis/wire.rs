@@ -176,6 +176,9 @@ impl Conn {
 
     /// Sends calls in one go and answers for each.
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pipeline = Pipeline::with_capacity(calls.len());
         for call in calls {
             let _ = pipeline.add_command(call.0.clone());

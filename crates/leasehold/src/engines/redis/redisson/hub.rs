@@ -188,31 +188,20 @@ impl Hub {
 
 impl Owner for Hub {
     fn greeting(&self) -> Vec<Call> {
-        vec![
-            script::load(),
-            Call::new("INFO server"),
-            Call::new("INFO memory"),
-            Call::new("ROLE"),
-        ]
+        let looks = ["INFO server", "INFO memory", "ROLE"].map(Call::new);
+        std::iter::once(script::load()).chain(looks).collect()
+    }
+
+    fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
+        let [digest, server, memory, role]: [Reply; 4] =
+            replies.try_into().map_err(Trouble::strange)?;
+        let _ = self.digest.set(digest.text()?);
+        fit::check(&[server, memory], &role, &self.config)
     }
 
     fn channels(&self, _: &Target) -> Vec<Channel> {
         let names = self.channels.names();
         names.into_iter().map(Channel::Plain).collect()
-    }
-
-    fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let mut replies = replies.into_iter();
-        let mut next = || {
-            replies
-                .next()
-                .ok_or_else(|| Trouble::strange("a short greeting"))
-        };
-        let digest = next()?.text()?;
-        let _ = self.digest.set(digest);
-        let infos = [next()?, next()?];
-        fit::check(&infos, &next()?, &self.config)?;
-        replies.try_for_each(|reply| reply.ok().map(drop))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
