@@ -342,9 +342,13 @@ impl Session for RedlockSession {
             .votes(run, self.nodes.config.patience(claim.lease), |said| {
                 // Without a grant nobody counts them: enough have heard it.
                 let heard = count(said, |_| true) >= self.nodes.majority();
-                (held && count(said, released) >= need)
-                    || (held && self.nodes.hopeless(count_noes(said, released)))
-                    || (!held && heard)
+                match held {
+                    true => {
+                        let lost = heard && self.nodes.hopeless(count_noes(said, released));
+                        count(said, released) >= need || lost
+                    }
+                    false => heard,
+                }
             });
         let said = said.await;
         if count(&said, |_| true) < self.nodes.majority() {
