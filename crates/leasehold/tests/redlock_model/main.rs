@@ -78,6 +78,7 @@ const OURS: World = World {
     restarts: 0,
     abstains: true,
     clocked: false,
+    uneven: true,
     second: Second::Confirmed,
     gate: Gate::Number,
 };
