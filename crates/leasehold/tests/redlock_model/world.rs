@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) abstains: bool,
     /// Whether fences start above the node's clock.
     pub(crate) clocked: bool,
+    /// Whether the first node has given out more fences than the others, to tries that came to nothing.
+    pub(crate) uneven: bool,
     pub(crate) second: Second,
     pub(crate) gate: Gate,
 }
@@ -131,9 +133,11 @@ pub(crate) enum Action {
 
 impl World {
     pub(crate) fn start(&self) -> State {
+        let mut nodes: [Node; NODES] = Default::default();
+        nodes[0].last = if self.uneven { 2 } else { 0 };
         State {
             now: 0,
-            nodes: Default::default(),
+            nodes,
             clients: Default::default(),
             resource: Resource::default(),
             jumped: 0,

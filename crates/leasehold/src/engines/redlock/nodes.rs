@@ -105,15 +105,10 @@ impl Nodes {
         if let Some(why) = troubles.iter().find(|trouble| trouble.is_final()) {
             return (*why).clone().at(step).on("redlock").perhaps();
         }
-        let answered = said.iter().flatten().filter(|said| said.is_ok()).count();
         let why = troubles
             .first()
             .map_or("the others are silent".to_owned(), |why| format!("{why:?}"));
-        let what = format!(
-            "{answered} of {} nodes answer, and {} must: {why}",
-            self.all.len(),
-            self.majority()
-        );
+        let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
         Error::new(ErrorKind::Unavailable, step, what)
             .on("redlock")
             .perhaps()

@@ -344,8 +344,8 @@ impl Session for RedlockSession {
                 let heard = count(said, |_| true) >= self.nodes.majority();
                 match held {
                     true => {
-                        count(said, released) >= need
-                            || self.nodes.hopeless(count_noes(said, released))
+                        let lost = heard && self.nodes.hopeless(count_noes(said, released));
+                        count(said, released) >= need || lost
                     }
                     false => heard,
                 }
