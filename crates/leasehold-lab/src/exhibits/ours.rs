@@ -124,7 +124,7 @@ pub(super) async fn fences(stage: &Stage, dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Holds a lock until it is killed: the holder of [`death`].
+/// Holds a lock until it is killed: the one that dies in an exhibit.
 ///
 /// # Errors
 /// If the lock cannot be had.
