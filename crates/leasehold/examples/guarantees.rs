@@ -9,7 +9,7 @@ const URLS: &[&str] = &[
     "redis://localhost",
     "redis+sentinel://localhost/main",
     "redis://localhost?replicas=1",
-    "redlock://localhost,localhost,localhost",
+    "redlock://h1,h2,h3",
     "postgres://localhost/db",
     "mysql://localhost/db",
     "sqlite:locks.db",

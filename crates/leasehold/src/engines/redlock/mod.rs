@@ -3,6 +3,7 @@
 mod attempt;
 mod calls;
 mod config;
+mod entry;
 mod node;
 mod nodes;
 mod post;

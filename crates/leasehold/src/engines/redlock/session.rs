@@ -12,13 +12,14 @@ use tokio::task::JoinSet;
 use super::super::keys::session_text;
 use super::attempt::Attempt;
 use super::calls::Said;
+use super::entry::Entry;
 use super::nodes::{Nodes, count, count_noes, votes_at};
 use super::post::News;
 use super::script::{Asker, Run, Vote};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Event, Held, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::{FENCE_BLOCK, Fence};
+use crate::fence::Fence;
 use crate::sync::Shared;
 
 /// A session: what it may have on the nodes.
@@ -29,45 +30,6 @@ pub(super) struct RedlockSession {
     pub(super) inbox: Inbox,
     mine: Shared<ById<ClaimId, Arc<Entry>>>,
     this: Weak<Self>,
-}
-
-/// A claim that may be on some node.
-pub(super) struct Entry {
-    pub(super) claim: Claim,
-    /// The fence once it holds; 0 before.
-    fence: AtomicU64,
-    /// Nothing more is to be tried for it.
-    pub(super) over: AtomicBool,
-    /// Held during a try, so that a release comes after it.
-    pub(super) talk: tokio::sync::Mutex<()>,
-    /// Which nodes said that it may be free, and the word that enough did.
-    hints: AtomicU32,
-    pub(super) hinted: Notify,
-}
-
-impl Entry {
-    pub(super) fn fence(&self) -> Option<Fence> {
-        Some(self.fence.load(Ordering::Acquire))
-            .filter(|fence| *fence > 0)
-            .map(Fence::new)
-    }
-
-    fn held(&self, wanted: bool) -> Option<Held> {
-        self.fence().map(|fence| Held {
-            fence,
-            block: FENCE_BLOCK,
-            wanted,
-        })
-    }
-
-    pub(super) fn holds(&self, held: Held) {
-        self.fence.store(held.fence.get(), Ordering::Release);
-    }
-
-    fn end(&self) {
-        self.over.store(true, Ordering::Release);
-        self.hinted.notify_one();
-    }
 }
 
 /// How many claims one call of the script keeps alive: others have to wait that long.

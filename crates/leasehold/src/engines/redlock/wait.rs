@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::session::{Entry, RedlockSession};
+use super::entry::Entry;
+use super::session::RedlockSession;
 use crate::engine::{Event, Standing};
 
 /// Waits for a claim until it holds or nobody wants it any more.
