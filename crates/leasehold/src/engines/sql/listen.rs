@@ -135,7 +135,8 @@ fn hearer(world: Weak<World>) -> Heard {
 
 /// Keeps listening. What is missed while the connection is down the next heartbeat tells.
 async fn listen(world: Weak<World>, address: Address, mut first: Option<Listening>) {
-    let mut clean = tokio::time::interval_at(tokio::time::Instant::now() + CLEAN, CLEAN);
+    let mut clean = tokio::time::interval(CLEAN);
+    clean.reset();
     loop {
         let mut listening: Listening = match first.take() {
             Some(listening) => listening,
@@ -169,7 +170,8 @@ async fn listen(world: Weak<World>, address: Address, mut first: Option<Listenin
 
 /// Looks for mail as often as the claims of this process need it. One look, however many claims.
 async fn look(world: Weak<World>) {
-    let mut clean = tokio::time::interval_at(tokio::time::Instant::now() + CLEAN, CLEAN);
+    let mut clean = tokio::time::interval(CLEAN);
+    clean.reset();
     let mut wire: Option<Wire> = None;
     loop {
         let Some(alive) = world.upgrade() else { return };
