@@ -109,9 +109,9 @@ impl Kind {
     }
 }
 
-/// Our own key beside those of a name.
+/// Our own key beside those of a name. Not in Redisson's braces: `a` and `{a}` are two names.
 pub(super) fn ours(name: &Name) -> String {
-    before(OURS, name)
+    format!("{OURS}:{name}")
 }
 
 const OURS: &str = "leasehold_redisson";
@@ -123,13 +123,8 @@ pub(super) fn pattern() -> String {
 
 /// The name that a key of ours is beside; none if it is another key.
 pub(super) fn name_of(key: &str) -> Option<Name> {
-    let rest = key.strip_prefix(OURS)?.strip_prefix(':')?;
-    let bare = rest
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'));
-    let names = [bare, Some(rest)].into_iter().flatten();
-    let mut names = names.filter_map(|name| Name::new(name).ok());
-    names.find(|name| ours(name) == key)
+    let name = key.strip_prefix(OURS)?.strip_prefix(':')?;
+    Name::new(name).ok()
 }
 
 /// Redisson puts a name in braces unless it has one.
@@ -184,6 +179,7 @@ mod tests {
         for text in ["a", "{a}", "a{b", "a}", "{{a}}", "x:{y}"] {
             assert_eq!(name_of(&ours(&name(text))), Some(name(text)), "{text}");
         }
-        assert_eq!(name_of("leasehold_redisson:a"), None);
+        assert_eq!(name_of("redisson_lock__channel:{a}"), None);
+        assert_ne!(ours(&name("a")), ours(&name("{a}")));
     }
 }
