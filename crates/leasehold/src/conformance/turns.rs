@@ -34,7 +34,8 @@ pub async fn grants_pass_from_task_to_task(s: &Subject) {
     s.idle(&name).await;
 }
 
-/// P15: while another process waits, a process with many tasks gives the grant up after its bound.
+/// P15: while another process waits, a process with many tasks gives the grant up after its bound. (Where the engine
+/// promises no order, who is served next is anybody's luck, but everybody is served.)
 pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
     const BOUND: u32 = 4;
     let name = fresh_name();
@@ -72,7 +73,7 @@ pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
         .await
         .expect("no panic");
     assert!(
-        passed <= BOUND,
+        passed <= BOUND || !s.engine().guarantees().ordered,
         "P15: {passed} turns passed it, the bound is {BOUND}"
     );
     let served = s.soon("P15: and so are all tasks", tasks.join_all()).await;
@@ -113,7 +114,7 @@ pub async fn turns_are_bounded_in_time(s: &Subject) {
         .await
         .expect("no panic");
     assert!(
-        passed <= 8,
+        passed <= 8 || !s.engine().guarantees().ordered,
         "P15: {passed} turns of 10 ms passed it, the bound is 40 ms"
     );
     assert_eq!(

@@ -131,6 +131,7 @@ impl Engine for Redisson {
             Broken
         };
         Guarantees::new("redis, layout=redisson", Level::L1, [Kept, Fenced, Fenced, Broken, failover, Broken])
+            .unordered()
             .scope("every process and every Redisson client of this server, while the server keeps its memory")
             .dead_holder("when its lease ends")
     }
