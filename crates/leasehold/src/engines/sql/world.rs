@@ -108,15 +108,36 @@ impl World {
             return Ok(());
         }
         let mut wire = self.wire();
-        let prepared = self.prepare(&mut wire).await;
+        let prepared = self.prepare(&mut wire, false).await;
         prepared.map_err(|trouble| trouble.at(Step::Open, self.tables.dialect))?;
         let task = listen::start(self.this.clone(), self, &self.address, &mut wire).await;
         *self.listener.lock() = Some(task);
         Ok(())
     }
 
+    /// Prepares the tables, also while others do the same. `anew` if some of them are known to be missing.
+    async fn prepare(&self, wire: &mut Wire, anew: bool) -> Result<(), Trouble> {
+        let clock = Clock::boot();
+        let end = clock.now().saturating_add(PATIENCE);
+        loop {
+            let created = if anew {
+                self.create(wire).await
+            } else {
+                Ok(())
+            };
+            let prepared = match created {
+                Ok(()) => self.check(wire).await,
+                Err(trouble) => Err(trouble),
+            };
+            match prepared {
+                Err(trouble) if trouble.what == What::Again && clock.now() < end => pause().await,
+                prepared => return prepared,
+            }
+        }
+    }
+
     /// Looks at the version of the tables; creates them if that is allowed.
-    async fn prepare(&self, wire: &mut Wire) -> Result<(), Trouble> {
+    async fn check(&self, wire: &mut Wire) -> Result<(), Trouble> {
         let look = format!("SELECT version FROM {}", self.tables.meta);
         let there = |rows: &[Rows]| rows.first().is_some_and(|rows| !rows.is_empty());
         let rows = match wire.run(&look).await {
@@ -290,24 +311,24 @@ impl World {
                 Err(trouble) => trouble,
             };
             match trouble.what {
-                What::Again if clock.now() < end => {
-                    let pause = rand::random_range(500..8_000);
-                    tokio::time::sleep(Duration::from_micros(pause)).await;
-                }
+                What::Again if clock.now() < end => pause().await,
                 // The server may have closed a connection that was idle, or may have been started anew.
                 What::Broken if up && !revived => revived = true,
                 What::Missing if !made => {
                     made = true;
-                    let created = match self.create(wire).await {
-                        Ok(()) => self.prepare(wire).await,
-                        Err(trouble) => Err(trouble),
-                    };
-                    created.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
+                    let prepared = self.prepare(wire, true).await;
+                    prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
                 }
                 _ => return Err(trouble.at(op.step(), self.tables.dialect)),
             }
         }
     }
+}
+
+/// Lets whoever is in the way finish, and those who wait for it come back at different moments.
+async fn pause() {
+    let micros = rand::random_range(500..8_000);
+    tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
 /// Serves one connection until the engine or the runtime is gone.
