@@ -107,6 +107,19 @@ fn one_module_reads_clocks() {
 }
 
 #[test]
+fn unsafe_code_is_in_two_small_modules() {
+    let except = ["engines/file/page.rs", "leasehold-cli/src/sys.rs"];
+    for word in [concat!("unsafe", " {"), concat!("unsafe", "_code")] {
+        never(
+            "crates",
+            word,
+            &except,
+            "unsafe code needs its own module and reason",
+        );
+    }
+}
+
+#[test]
 fn only_the_session_and_event_loops_start_tasks() {
     for folder in ["kinds", "turns", "engine", "blocking", "line"] {
         never(

@@ -28,12 +28,12 @@ impl Keeper {
         &self,
         mut claim: Claim,
         keep_alive: bool,
-        home: Weak<dyn Home>,
+        home: &Weak<dyn Home>,
     ) -> Result<Asked> {
         loop {
             let attempt = Arc::new(claim);
             // Armed before the first byte leaves.
-            let armed = self.arm(&attempt, keep_alive, home.clone())?;
+            let armed = self.arm(&attempt, keep_alive, home)?;
             let sent = self.clock.now();
             match self.attempt(&attempt, sent).await {
                 Ok(Outcome::Granted(held)) => {
@@ -103,9 +103,9 @@ impl Keeper {
         &'a self,
         claim: &'a Arc<Claim>,
         keep_alive: bool,
-        home: Weak<dyn Home>,
+        home: &Weak<dyn Home>,
     ) -> Result<Armed<'a>> {
-        let entry = Entry::new(claim.clone(), keep_alive, home);
+        let entry = Entry::new(claim.clone(), keep_alive, home.clone());
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
         if self.closing.load(Ordering::Acquire) {

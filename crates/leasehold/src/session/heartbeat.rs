@@ -247,8 +247,8 @@ mod tests {
     async fn lock(keeper: &Keeper) -> Arc<Grant> {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
-        let home = Weak::<Nobody>::new();
-        match keeper.ask(claim, true, home).await.unwrap() {
+        let home: Weak<dyn Home> = Weak::<Nobody>::new();
+        match keeper.ask(claim, true, &home).await.unwrap() {
             Asked::Granted(grant) => grant,
             Asked::Busy => panic!("nobody else is there"),
         }

@@ -198,7 +198,11 @@ impl Keeper {
 
     /// Wakes the heartbeat task if it would sleep past this.
     pub(super) fn wake_by(&self, when: Micros) {
-        if when < self.asleep_until.fetch_min(when, Ordering::SeqCst) {
+        let sooner = |until: &Micros| when < *until;
+        // A look first: most claims are due after the first one.
+        if sooner(&self.asleep_until.load(Ordering::SeqCst))
+            && sooner(&self.asleep_until.fetch_min(when, Ordering::SeqCst))
+        {
             self.wake.notify_one();
         }
     }

@@ -21,6 +21,7 @@ pub(crate) struct Local {
     pub(super) bound: Bound,
     registry: Arc<Registry>,
     state: Shared<State>,
+    this: Weak<Self>,
 }
 
 /// How an ask begins.
@@ -41,13 +42,13 @@ impl Local {
         bound: Bound,
         registry: Arc<Registry>,
     ) -> Arc<Self> {
-        let state = Shared::default();
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
             name,
             keeper,
             bound,
             registry,
-            state,
+            state: Shared::default(),
+            this: this.clone(),
         })
     }
 
@@ -125,8 +126,8 @@ impl Local {
     async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
         let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
         claim.waits = ask.waits;
-        let home = Arc::downgrade(self) as Weak<dyn Home>;
-        match self.keeper.ask(claim, ask.keep_alive, home).await? {
+        let home = self.this.clone() as Weak<dyn Home>;
+        match self.keeper.ask(claim, ask.keep_alive, &home).await? {
             Asked::Granted(grant) => Ok(Some(grant)),
             Asked::Busy => Ok(None),
         }

@@ -78,18 +78,23 @@ impl Presence {
 
     /// Keeps those away who clear old files out of temporary directories.
     pub(super) fn touch(&self) {
-        let now = rustix::fs::Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_NOW,
-        };
-        let now = rustix::fs::Timestamps {
-            last_access: now,
-            last_modification: now,
-        };
-        let _ = rustix::fs::futimens(&self.file, &now);
-        let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let _ = rustix::fs::utimensat(rustix::fs::CWD, &self.socket, &now, follow);
+        touch(&self.path);
+        touch(&self.socket);
     }
+}
+
+/// Makes a file look new, if it is there.
+pub(super) fn touch(path: &Path) {
+    let now = rustix::fs::Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    };
+    let now = rustix::fs::Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    let follow = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let _ = rustix::fs::utimensat(rustix::fs::CWD, path, &now, follow);
 }
 
 impl Drop for Presence {

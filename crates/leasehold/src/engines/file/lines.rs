@@ -29,7 +29,14 @@ pub(super) struct Lines {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     store: Option<Store>,
-    /// Whether the session had a claim in it when it last looked.
+    /// How the line was when the session last looked.
+    pub(super) note: Note,
+}
+
+/// What a session remembers of a line.
+#[derive(Debug, Default)]
+pub(super) struct Note {
+    /// Whether the session has a claim in it.
     pub(super) mine: bool,
     /// Whom the session's waiting claims wait for.
     pub(super) ahead: HashSet<SessionId>,
@@ -43,8 +50,6 @@ pub(super) struct Place<'a> {
     pub(super) name: &'a Name,
     /// Whether to make its file if there is none.
     pub(super) make: bool,
-    /// Whether to look if somebody removed the file by hand.
-    pub(super) notice: bool,
     /// Looks around when the file had to be opened.
     pub(super) opened: &'a dyn Fn() -> Result<(), Trouble>,
 }
@@ -56,7 +61,6 @@ impl<'a> Place<'a> {
             dir,
             name,
             make: false,
-            notice: true,
             opened: &|| Ok(()),
         }
     }
@@ -137,7 +141,7 @@ impl Lines {
             let Some(store) = &mut slot.store else {
                 return Ok(Tried::Absent);
             };
-            match store.lock(place.notice)? {
+            match store.lock()? {
                 Lock::Got(locked) => return work(locked).map(Tried::Done),
                 Lock::Busy => return Ok(Tried::Busy),
                 Lock::Removed => {}
@@ -148,23 +152,26 @@ impl Lines {
     }
 }
 
-impl Slot {
-    /// Remembers what matters of a line as it is now.
-    pub(super) fn note(&mut self, line: &Line, me: SessionId, now: Micros) {
-        self.mine = line.places().any(|place| place.session == me);
-        self.ahead.clear();
+impl Note {
+    /// What matters of a line to one session, or to nobody.
+    pub(super) fn of(line: &Line, me: Option<SessionId>, now: Micros) -> Self {
+        let Some(me) = me else {
+            return Self::default();
+        };
         let waits = line.waiters().filter(|place| place.session == me);
-        for place in waits {
-            self.ahead
-                .extend(super::world::ahead_of(line, place.id, me));
+        let ahead = waits.flat_map(|place| super::world::ahead_of(line, place.id, me));
+        Self {
+            mine: line.places().any(|place| place.session == me),
+            ahead: ahead.collect(),
+            idle: line.is_idle().then_some(now),
         }
-        self.idle = line.is_idle().then_some(now);
     }
 
-    /// Remembers that there is no such line.
-    pub(super) fn absent(&mut self, now: Micros) {
-        self.mine = false;
-        self.ahead.clear();
-        self.idle = Some(now);
+    /// There is no such line.
+    pub(super) fn absent(now: Micros) -> Self {
+        Self {
+            idle: Some(now),
+            ..Self::default()
+        }
     }
 }

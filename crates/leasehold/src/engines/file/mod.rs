@@ -8,6 +8,7 @@ mod leftovers;
 mod life;
 mod lines;
 mod name;
+mod page;
 mod push;
 mod record;
 mod session;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::life::Life;
-use super::lines::{Lines, Place, Tried};
+use super::lines::{Lines, Note, Place, Tried};
 use super::world::{PATIENCE, World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
@@ -137,8 +137,6 @@ impl FileSession {
             dir: &self.world.dir,
             name,
             make: step == Step::Claim,
-            // A release has nothing to lose in a file that somebody removed.
-            notice: step != Step::Release,
             // A file that had to be opened anew may be in a directory that was made anew.
             opened: &|| life.presence.check(),
         };
@@ -150,16 +148,16 @@ impl FileSession {
             Tried::Done(done) => done,
             Tried::Busy => return Ok(Tried::Busy),
             Tried::Absent => {
-                slot.absent(self.world.clock.now());
+                slot.note = Note::absent(self.world.clock.now());
                 self.leave_untidy();
                 return Ok(Tried::Absent);
             }
         };
-        slot.note(&done.line, me, done.now);
-        if slot.idle.is_some() {
+        slot.note = done.note;
+        if slot.note.idle.is_some() {
             self.leave_untidy();
         }
-        for session in &slot.ahead {
+        for session in &slot.note.ahead {
             super::alive::watch(&self.world.dir, *session, &life.ended);
         }
         // What is told may come back here.
@@ -169,6 +167,9 @@ impl FileSession {
     }
 
     fn tell(&self, me: SessionId, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
         let (mine, others): (Vec<_>, Vec<_>) =
             changes.iter().partition(|change| change.session == me);
         self.world.tell(others, None);
@@ -179,7 +180,7 @@ impl FileSession {
 
     /// A session that somebody's work waits for has ended: the lines move on.
     pub(super) async fn bury(&self, dead: SessionId) {
-        for name in self.lines.names(|slot| slot.ahead.contains(&dead)) {
+        for name in self.lines.names(|slot| slot.note.ahead.contains(&dead)) {
             let sweep = |line: &mut Line, at: Moment, _| {
                 ((), line.sweep_dead(at, |session| session == dead))
             };
@@ -195,6 +196,10 @@ impl FileSession {
         if now.saturating_sub(self.touched.load(Ordering::Relaxed)) >= TOUCH {
             self.touched.store(now, Ordering::Relaxed);
             life.presence.touch();
+            // What is written through a mapping does not make a file new.
+            for name in self.lines.names(|slot| slot.note.mine) {
+                super::alive::touch(&self.world.dir.line(&name));
+            }
         }
         !life.presence.is_elsewhere()
     }
@@ -273,7 +278,7 @@ impl Session for FileSession {
         };
         let me = life.presence.id;
         let mut failed = None;
-        for name in self.lines.names(|slot| slot.mine) {
+        for name in self.lines.names(|slot| slot.note.mine) {
             let leave =
                 |line: &mut Line, at: Moment, _| ((), line.sweep_dead(at, |session| session == me));
             if let Err(error) = self.on(Step::Close, &name, leave).await {

@@ -26,10 +26,11 @@ impl FileSession {
         let at = self.world.moment();
         let idle: Micros = micros(idle);
         let over = |slot: &Slot| {
-            slot.idle
+            slot.note
+                .idle
                 .is_some_and(|since| since.saturating_add(idle) <= at.now)
         };
-        for name in self.lines.names(|slot| slot.idle.is_some()) {
+        for name in self.lines.names(|slot| slot.note.idle.is_some()) {
             let removed = {
                 let slot = self.lines.slot(&name);
                 let mut slot = slot.lock();
@@ -60,11 +61,11 @@ impl FileSession {
         let place = Place::existing(&self.world.dir, name);
         let removed = self.lines.with(slot, &place, |mut locked| {
             let line = locked.line()?;
-            let removable = line.is_idle() && line.last_fence() < at.floor;
-            match removable {
-                true => locked.remove(&line),
+            let idle = line.is_idle();
+            match idle && line.last_fence() < at.floor {
+                true => locked.remove(),
                 // Somebody else uses it now, and will tidy up.
-                false => Ok(!line.is_idle()),
+                false => Ok(!idle),
             }
         });
         match removed {
@@ -92,16 +93,20 @@ mod tests {
 
     use super::super::world::World;
 
+    fn claim(name: &str) -> Arc<Claim> {
+        let name = Name::new(name).unwrap();
+        Arc::new(Claim::new(name, Mode::Mutex, Duration::from_secs(7_200)))
+    }
+
+    fn session(dir: &std::path::Path, clock: Clock) -> Arc<FileSession> {
+        let world = Arc::new(World::open(dir, clock).unwrap());
+        FileSession::open(world, Identity::of_this_process(), Inbox::new(|_| {})).unwrap()
+    }
+
     #[tokio::test]
     async fn forgets_the_lines_it_no_longer_uses() {
         let temp = tempfile::tempdir().unwrap();
-        let world = Arc::new(World::open(temp.path(), Clock::boot()).unwrap());
-        let session = FileSession::open(world, Identity::of_this_process(), Inbox::new(|_| {}));
-        let session = session.unwrap();
-        let claim = |name: &str| {
-            let name = Name::new(name).unwrap();
-            Claim::new(name, Mode::Mutex, Duration::from_secs(60))
-        };
+        let session = session(temp.path(), Clock::boot());
         let (held, released, never) = (claim("held"), claim("released"), claim("never"));
         let _ = session.claim(&held).await.unwrap();
         let _ = session.claim(&released).await.unwrap();
@@ -114,6 +119,37 @@ mod tests {
             "not idle for long enough"
         );
         session.tidy(Duration::ZERO);
-        assert_eq!(session.lines.names(|_| true), [held.name]);
+        assert_eq!(session.lines.names(|_| true), [held.name.clone()]);
+    }
+
+    #[tokio::test]
+    async fn what_is_held_for_long_looks_new_to_those_who_clear_old_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let clock = Clock::simulated();
+        let session = session(temp.path(), clock.clone());
+        let held = claim("held");
+        let _ = session.claim(&held).await.unwrap();
+        let folders = ["lines", "sessions"].map(|folder| temp.path().join(folder));
+        let entries = folders.iter().flat_map(|folder| folder.read_dir().unwrap());
+        let files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), 3, "a line, a session, a socket: {files:?}");
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        let times = rustix::fs::Timestamps {
+            last_access: rustix::fs::Timespec::default(),
+            last_modification: rustix::fs::Timespec::default(),
+        };
+        for path in &files {
+            let follow = rustix::fs::AtFlags::empty();
+            rustix::fs::utimensat(rustix::fs::CWD, path, &times, follow).unwrap();
+        }
+        clock.skip(Duration::from_secs(3_601));
+        let _ = session
+            .heartbeat(std::slice::from_ref(&held))
+            .await
+            .unwrap();
+        for path in &files {
+            let modified = std::fs::metadata(path).unwrap().modified().unwrap();
+            assert!(modified > long_ago, "{path:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::alive;
 use super::dir::{Dir, io};
 use super::error::Trouble;
+use super::lines::Note;
 use super::push::Post;
 use super::store::Locked;
 use crate::claim::{ClaimId, SessionId};
@@ -28,9 +29,8 @@ pub(super) struct Done<T> {
     pub(super) answer: T,
     /// To be told once the file is unlocked.
     pub(super) changes: Vec<Change>,
-    /// The line as it is now, and when that is.
-    pub(super) line: Line,
-    pub(super) now: Micros,
+    /// What matters of the line as it is now.
+    pub(super) note: Note,
 }
 
 /// How long a line may be busy with others before an operation gives up.
@@ -69,16 +69,16 @@ impl World {
         me: Option<SessionId>,
         work: impl FnOnce(&mut Line, Moment) -> (T, Vec<Change>),
     ) -> Result<Done<T>, Trouble> {
-        let mut line = locked.line()?;
+        let line = locked.line()?;
         let at = self.moment();
-        let (answer, mut changes) = work(&mut line, at);
-        self.skip_dead(&mut line, at, me, &mut changes);
-        locked.write(&line)?;
+        let (answer, mut changes) = work(line, at);
+        self.skip_dead(line, at, me, &mut changes);
+        let note = Note::of(line, me, at.now);
+        locked.write()?;
         Ok(Done {
             answer,
             changes,
-            line,
-            now: at.now,
+            note,
         })
     }
 

@@ -35,11 +35,21 @@ struct World {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Name, Line>,
-    /// Names that became idle before the clock had passed their last fence, in that order.
-    idle: VecDeque<Name>,
+    lines: HashMap<Name, Kept>,
+    idle: Idle,
     sessions: ById<SessionId, (Identity, Inbox)>,
 }
+
+#[derive(Debug, Default)]
+struct Kept {
+    line: Line,
+    /// Whether its name is among the idle ones.
+    listed: bool,
+}
+
+/// Names that became idle, in that order, each with its last fence: once the clock has passed that, the line can be
+/// forgotten.
+type Idle = VecDeque<(u64, Name)>;
 
 /// The engine of a `memory:` URL. `memory:LABEL` is the same lines wherever it is opened in this process.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
@@ -101,21 +111,33 @@ impl World {
     }
 }
 
-impl State {
-    /// Forgets a line that nobody is in: now, or with a later one once the clock has passed its last fence.
-    fn tidy(&mut self, name: &Name, at: Moment) {
-        match self.lines.get(name) {
-            Some(line) if forgettable(line, at) => drop(self.lines.remove(name)),
-            Some(line) if line.is_idle() => self.idle.push_back(name.clone()),
-            _ => {}
+impl Kept {
+    /// Remembers to forget the line, if nobody is in it.
+    fn list(&mut self, name: &Name, idle: &mut Idle) {
+        if self.line.is_idle() && !self.listed {
+            self.listed = true;
+            idle.push_back((self.line.last_fence(), name.clone()));
         }
-        while let Some(first) = self.idle.front() {
-            match self.lines.get(first) {
-                Some(line) if forgettable(line, at) => drop(self.lines.remove(first)),
-                Some(line) if line.is_idle() => return,
-                _ => {}
+    }
+}
+
+impl State {
+    /// Forgets the lines that nobody is in and whose last fence the clock has passed.
+    fn tidy(&mut self, at: Moment) {
+        let passed = |(last, _): &(u64, Name)| *last < at.floor;
+        while self.idle.front().is_some_and(passed) {
+            let Some((_, name)) = self.idle.pop_front() else {
+                return;
+            };
+            let Some(kept) = self.lines.get_mut(&name) else {
+                continue;
+            };
+            if forgettable(&kept.line, at) {
+                drop(self.lines.remove(&name));
+            } else {
+                kept.listed = false;
+                kept.list(&name, &mut self.idle);
             }
-            drop(self.idle.pop_front());
         }
     }
 
@@ -167,6 +189,7 @@ impl Engine for Memory {
         let lines = state
             .lines
             .iter()
+            .map(|(name, kept)| (name, &kept.line))
             .filter(|(name, line)| wanted(name) && !line.is_idle());
         let views = lines.map(|(name, line)| {
             let claims = line.places().map(|place| {
@@ -197,12 +220,13 @@ impl Engine for Memory {
     ) -> Result<u32> {
         let at = self.world.moment();
         let told = {
-            let mut state = self.world.state.lock();
-            let Some(line) = state.lines.get_mut(name) else {
+            let state = &mut *self.world.state.lock();
+            let Some(kept) = state.lines.get_mut(name) else {
                 return Ok(0);
             };
-            let changes = line.evict(fence, at);
-            state.tidy(name, at);
+            let changes = kept.line.evict(fence, at);
+            kept.list(name, &mut state.idle);
+            state.tidy(at);
             let ended = Ended::Evicted {
                 by: by.to_string(),
                 why: why.to_owned(),
@@ -234,14 +258,17 @@ impl Session for MemorySession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let at = self.world.moment();
         let (answer, told) = {
-            let mut state = self.world.state.lock();
+            let state = &mut *self.world.state.lock();
             if !state.sessions.contains_key(&self.id) {
                 return Err(Error::closed(Step::Claim).on("memory"));
             }
-            let line = state.lines.entry(claim.name.clone()).or_default();
-            let (answer, changes) = line.claim(&claim.ask(self.id), at);
+            let kept = match state.lines.get_mut(&claim.name) {
+                Some(kept) => kept,
+                None => state.lines.entry(claim.name.clone()).or_default(),
+            };
+            let (answer, changes) = kept.line.claim(&claim.ask(self.id), at);
             if answer.is_err() {
-                state.tidy(&claim.name, at);
+                kept.list(&claim.name, &mut state.idle);
             }
             (answer, state.address(changes, None))
         };
@@ -254,19 +281,18 @@ impl Session for MemorySession {
         let mut told = Vec::new();
         let mut standings = Vec::with_capacity(claims.len());
         {
-            let mut state = self.world.state.lock();
+            let state = &mut *self.world.state.lock();
             for claim in claims {
-                let Some(line) = state.lines.get_mut(&claim.name) else {
+                let Some(kept) = state.lines.get_mut(&claim.name) else {
                     standings.push(Standing::Gone);
                     continue;
                 };
-                let (standing, changes) = line.heartbeat(claim.id, at);
-                if standing == Standing::Gone {
-                    state.tidy(&claim.name, at);
-                }
+                let (standing, changes) = kept.line.heartbeat(claim.id, at);
+                kept.list(&claim.name, &mut state.idle);
                 standings.push(standing);
                 told.extend(state.address(changes, None));
             }
+            state.tidy(at);
         }
         self.world.tell(told);
         Ok(standings)
@@ -275,12 +301,13 @@ impl Session for MemorySession {
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let at = self.world.moment();
         let (release, told) = {
-            let mut state = self.world.state.lock();
-            let Some(line) = state.lines.get_mut(&claim.name) else {
+            let state = &mut *self.world.state.lock();
+            let Some(kept) = state.lines.get_mut(&claim.name) else {
                 return Ok(Release::Gone);
             };
-            let (release, changes) = line.release(claim.id, used, at);
-            state.tidy(&claim.name, at);
+            let (release, changes) = kept.line.release(claim.id, used, at);
+            kept.list(&claim.name, &mut state.idle);
+            state.tidy(at);
             (release, state.address(changes, None))
         };
         self.world.tell(told);
@@ -290,13 +317,14 @@ impl Session for MemorySession {
     async fn close(&self) -> Result<()> {
         let at = self.world.moment();
         let told = {
-            let mut state = self.world.state.lock();
+            let state = &mut *self.world.state.lock();
             drop(state.sessions.remove(&self.id));
             let mut changes = Vec::new();
-            state.lines.retain(|_, line| {
-                changes.extend(line.sweep_dead(at, |session| session == self.id));
-                !forgettable(line, at)
-            });
+            for (name, kept) in &mut state.lines {
+                changes.extend(kept.line.sweep_dead(at, |session| session == self.id));
+                kept.list(name, &mut state.idle);
+            }
+            state.tidy(at);
             state.address(changes, None)
         };
         self.world.tell(told);
@@ -327,5 +355,12 @@ mod tests {
         }
         let lines = engine.world.state.lock().lines.len();
         assert!(lines < 100, "{lines} idle names are remembered");
+        let claim = Claim::new(Name::new("often").unwrap(), Mode::Mutex, lease);
+        for _ in 0..10_000 {
+            let _ = session.claim(&claim).await.unwrap();
+            let _ = session.release(&claim, 1).await.unwrap();
+        }
+        let idle = engine.world.state.lock().idle.len();
+        assert!(idle < 100, "a name is listed once, not {idle} times");
     }
 }
