@@ -18,7 +18,7 @@ pub(super) struct Permits {
     locks: String,
     leases: String,
     id: ClaimId,
-    note: Note,
+    pub(super) note: Note,
     /// Its place among those who ask.
     asking: Option<String>,
     /// Its permits.

@@ -51,7 +51,7 @@ pub(super) struct Seat {
     pub(super) base: String,
     id: ClaimId,
     mode: Mode,
-    note: Note,
+    pub(super) note: Note,
     own: Option<(String, Facts)>,
     /// Fires when the line changes, if it was armed.
     pub(super) behind: Option<Watch>,
