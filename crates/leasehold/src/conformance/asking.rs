@@ -56,7 +56,8 @@ pub async fn what_is_asked_for_is_given_back(s: &Subject) {
     assert_eq!(b.ask_to_release(&name, None).await.expect("asked"), 1);
     s.soon("P25: the holder is told", held.asked()).await;
     let fence = held.fence();
-    let (_, next) = tokio::join!(held.release(), mutex.lock());
+    // Waits before it is released.
+    let (next, _) = tokio::join!(mutex.lock(), held.release());
     let next = next.expect("granted");
     assert!(!next.is_asked() && next.fence() > fence, "P25: a new grant");
 }
