@@ -35,7 +35,14 @@ impl Place {
         let link = core.link(claim.lease).await.map_err(Fail::Refused)?;
         let _ = ticket.kept.set(link.wire.timeout());
         let mut layout = Layout::new(link, core, claim);
-        let stand = layout.join().await?;
+        let stand = match layout.join().await {
+            // Who is refused is not in the line.
+            Err(Fail::Refused(error)) => {
+                let _ = layout.leave().await;
+                return Err(Fail::Refused(error));
+            }
+            joined => joined?,
+        };
         if !claim.waits && matches!(stand, Stand::Wait { .. }) {
             let _ = layout.leave().await?;
             return Ok(None);
@@ -57,6 +64,17 @@ impl Place {
     /// Until the claim leaves or ends.
     pub(super) async fn keep(
         mut self,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<End, Fail> {
+        let end = self.until_the_end(commands).await;
+        if let Err(Fail::Refused(_)) = end {
+            let _ = self.layout.leave().await;
+        }
+        end
+    }
+
+    async fn until_the_end(
+        &mut self,
         mut commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<End, Fail> {
         let over = self.layout.link().over.clone();
@@ -231,7 +249,7 @@ impl Place {
         }
     }
 
-    async fn leave(mut self, reply: oneshot::Sender<Result<Release>>) -> Result<End, Fail> {
+    async fn leave(&mut self, reply: oneshot::Sender<Result<Release>>) -> Result<End, Fail> {
         let release = match self.layout.leave().await {
             Ok(true) => Release::Released,
             Ok(false) => Release::Gone,
