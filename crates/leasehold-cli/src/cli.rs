@@ -102,8 +102,11 @@ pub(crate) struct EvictArgs {
     /// Whose holders lose it.
     pub(crate) name: String,
     /// The reason. The holders are told.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) why: String,
+    #[arg(long, value_name = "TEXT", required_unless_present = "ask")]
+    pub(crate) why: Option<String>,
+    /// Only ask them to give it up; they hold it until they do. ZooKeeper alone, where Curator's holders hear it too.
+    #[arg(long, conflicts_with = "why")]
+    pub(crate) ask: bool,
     /// Only the holder with this fence.
     #[arg(long, value_name = "N")]
     pub(crate) fence: Option<u64>,
@@ -146,11 +149,12 @@ Examples:
 
 const EVICT_HELP: &str = "\
 The holders are told at once, and later fences are larger. A `leasehold run` that loses its lock stops its command.
-Exits 0 also if nobody held it.
+Exits 0 also if nobody held it. A program that was only asked (--ask) decides by itself; `leasehold run` goes on.
 
 Examples:
   leasehold evict backup --why 'hangs since noon'
-  leasehold evict backup --fence 1700000000000000 --why 'only that one'";
+  leasehold evict backup --fence 1700000000000000 --why 'only that one'
+  leasehold evict backup --ask";
 
 #[cfg(test)]
 mod tests {

@@ -244,6 +244,10 @@ impl<E: Engine> Engine for Faulty<E> {
     ) -> Result<u32> {
         self.inner.evict(name, fence, by, why).await
     }
+
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
+        self.inner.ask_to_release(name, fence).await
+    }
 }
 
 #[derive(Debug)]
@@ -270,6 +274,10 @@ impl Session for FaultySession {
         self.plan
             .through(Op::Heartbeat, Step::Heartbeat, first, again)
             .await
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        self.inner.lease(claim)
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

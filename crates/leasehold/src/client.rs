@@ -285,6 +285,26 @@ impl Client {
         self.0.engine.evict(&name, fence, &self.0.who, why).await
     }
 
+    /// Asks all who hold a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
+    /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper and
+    /// memory), or if the engine cannot be reached.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("x").lock().await?;
+    /// assert_eq!(client.ask_to_release("x", None).await?, 1);
+    /// assert!(guard.is_asked());
+    /// # Ok(()) }
+    /// ```
+    pub async fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
+        let name = Name::new(name)?;
+        self.0.engine.ask_to_release(&name, fence).await
+    }
+
     /// Refuses new claims, gives back what lingers, and waits until every guard is released, at most this long. Then
     /// closes the session: guards that are left are lost.
     ///

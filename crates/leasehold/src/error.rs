@@ -126,6 +126,8 @@ pub enum Step {
     Inspect,
     /// Taking a lock away from its holder.
     Evict,
+    /// Asking a holder to give a lock up.
+    Ask,
     /// Closing the session.
     Close,
 }
@@ -144,6 +146,7 @@ impl fmt::Display for Step {
             Self::Release => "release",
             Self::Inspect => "inspect",
             Self::Evict => "evict",
+            Self::Ask => "ask",
             Self::Close => "close",
         })
     }
@@ -231,6 +234,21 @@ impl Error {
     /// Whether this is [`ErrorKind::Lost`].
     pub fn is_lost(&self) -> bool {
         self.0.kind == ErrorKind::Lost
+    }
+
+    /// The refusal of an engine whose holders cannot be asked to give up.
+    #[cfg(any(
+        feature = "file",
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "sqlite"
+    ))]
+    pub(crate) fn cannot_ask(engine: &'static str, name: &Name) -> Self {
+        let what = "holders cannot be asked to give up here: evict them, or wait";
+        Self::new(ErrorKind::Unsupported, Step::Ask, what)
+            .on(engine)
+            .of(name)
     }
 
     pub(crate) fn closed(step: Step) -> Self {

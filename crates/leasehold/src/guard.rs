@@ -120,6 +120,22 @@ impl Guard {
         self.turn.grant().deadline()
     }
 
+    /// How long the engine keeps the lock after the last renewal it heard: the lease that was asked for, or what the
+    /// server made of it (ZooKeeper's sessions are longer). After a crash the lock passes on so much later; the guard
+    /// itself is lost no later than the lease that was asked for.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("x").lease(Duration::from_secs(5)).lock().await?;
+    /// assert_eq!(guard.lease(), Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
+    pub fn lease(&self) -> Duration {
+        self.turn.grant().kept
+    }
+
     /// How long until [`deadline`](Self::deadline); zero once it is lost.
     ///
     /// ```
@@ -157,6 +173,46 @@ impl Guard {
     pub async fn lost(&self) -> Error {
         self.turn.grant().token().cancelled().await;
         self.lost_error()
+    }
+
+    /// Waits until somebody asks for the lock to be given up
+    /// ([`Client::ask_to_release`](crate::Client::ask_to_release), Curator's `Revoker`). It stays held until it is released.
+    ///
+    /// # Ordering
+    /// Told any time after it was asked. Once asked, the lock serves no other task of this process and does not linger.
+    /// # Cancel safety
+    /// May be dropped and called again at any time; what was asked stays asked.
+    /// # Errors
+    /// None.
+    /// # Not promised
+    /// That it is told soon (ZooKeeper: within a third of the lease), or at all on engines where nobody can ask.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// tokio::select! {
+    ///     () = guard.asked() => { /* finish early */ }
+    ///     () = async { /* the work */ } => {}
+    /// }
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn asked(&self) {
+        self.turn.grant().asked().cancelled().await;
+    }
+
+    /// Whether somebody has asked for the lock to be given up. No round trip.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert!(!guard.is_asked());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_asked(&self) -> bool {
+        self.turn.grant().is_asked()
     }
 
     /// A token that is cancelled when the lock is lost, to hand to the code that does the work.

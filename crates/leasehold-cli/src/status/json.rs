@@ -25,6 +25,8 @@ struct Claim<'a> {
     command: Option<&'a str>,
     since: String,
     until: String,
+    /// How long the engine keeps it after its session's last word, where that is known.
+    lease_ms: Option<u128>,
 }
 
 /// One array on one line.
@@ -56,6 +58,7 @@ fn claim(view: &ClaimView, position: Option<usize>) -> Claim<'_> {
         command: who.map(|who| who.command.as_str()),
         since: rfc3339(view.since),
         until: rfc3339(view.until),
+        lease_ms: view.lease.map(|lease| lease.as_millis()),
     }
 }
 

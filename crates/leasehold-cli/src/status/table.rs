@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::engine::{ClaimView, Clock, LineView};
 
-const HEAD: [&str; 8] = [
-    "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "UNTIL", "COMMAND",
+const HEAD: [&str; 9] = [
+    "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "LEASE", "UNTIL", "COMMAND",
 ];
 
-type Row = [String; 8];
+type Row = [String; 9];
 
 /// A row per claim: holders with their fence, waiters with their place in line.
 pub(super) fn render(lines: &[LineView]) -> String {
@@ -41,6 +41,7 @@ fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Ro
         told(who.map(|who| shown(&who.host))),
         told(who.map(|who| who.pid.to_string())),
         distance(claim.since, now),
+        told(claim.lease.map(exact)),
         distance(claim.until, now),
         told(who.map(|who| shown(&who.command))),
     ]
@@ -59,6 +60,11 @@ fn distance(time: SystemTime, now: SystemTime) -> String {
     }
 }
 
+/// As it was asked for, or as the server gave it: `10s`, `13.334s`.
+fn exact(duration: Duration) -> String {
+    format!("{duration:?}")
+}
+
 /// The two largest units.
 fn rough(duration: Duration) -> String {
     match duration.as_secs() {
@@ -74,7 +80,7 @@ fn aligned(rows: &[Row]) -> String {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
     };
-    let widths: [usize; 8] = std::array::from_fn(width);
+    let widths: [usize; 9] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
         let cells = row

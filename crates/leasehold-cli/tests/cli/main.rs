@@ -11,3 +11,5 @@ mod run;
 mod status;
 mod tty;
 mod usage;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;

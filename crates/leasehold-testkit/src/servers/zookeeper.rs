@@ -1,15 +1,18 @@
 //! ZooKeeper, alone or three of them, from Debian's package.
 
-use std::fmt::Write as _;
+mod ensemble;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+pub use self::ensemble::Ensemble;
 use super::{Running, directory, free_port};
 use crate::poll::until;
 
@@ -22,6 +25,10 @@ pub struct ZooKeeper {
     port: u16,
     dir: TempDir,
     running: Mutex<Option<Running>>,
+}
+
+fn jars() -> String {
+    format!("{JARS}/zookeeper.jar:{JARS}/slf4j-simple.jar")
 }
 
 /// How long a tick is. Sessions last at least two.
@@ -73,7 +80,7 @@ impl ZooKeeper {
             // Empty parents vanish under everybody's feet, not once a minute.
             "-Dznode.container.checkIntervalMs=300",
             "-cp",
-            &format!("{jar}:{JARS}/slf4j-simple.jar"),
+            &jars(),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             &config.display().to_string(),
         ];
@@ -90,6 +97,29 @@ impl ZooKeeper {
             Ok(answer) => Err(answer),
             Err(error) => Err(format!("{error}\n{}", self.output())),
         });
+    }
+
+    /// Kills it, sets the next sequences below nodes, and starts it again.
+    ///
+    /// # Panics
+    /// If its data cannot be changed.
+    pub fn restart_with_sequences(&self, sequences: &[(&str, i32)]) {
+        self.kill();
+        let source = self.dir.path().join("Sequence.java");
+        std::fs::write(&source, include_str!("Sequence.java")).expect("writable");
+        let mut java = Command::new("java");
+        let _ = java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+        let _ = java.args(["-Dzookeeper.digest.enabled=false", "-cp", &jars()]);
+        let _ = java.arg(&source).arg(self.dir.path().join("data"));
+        for (node, next) in sequences {
+            let _ = java.args([node, &*next.to_string()]);
+        }
+        let done = java.output();
+        let done = done.expect("java is not installed: run scripts/servers zookeeper");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{said}");
+        self.restart();
+        self.ready();
     }
 
     /// Kills it as `kill -9` does.
@@ -135,41 +165,32 @@ impl ZooKeeper {
     }
 
     /// How many requests it has received.
-    ///
-    /// # Panics
-    /// If it does not say.
     pub fn received(&self) -> u64 {
-        let answer = self.say("srvr").expect("it answers");
-        let line = answer
-            .lines()
-            .find_map(|line| line.strip_prefix("Received: "));
-        line.and_then(|count| count.parse().ok()).expect("a count")
+        self.number("srvr", "Received: ", 10)
+    }
+
+    /// How many answers and events it has sent.
+    pub fn sent(&self) -> u64 {
+        self.number("srvr", "Sent: ", 10)
     }
 
     /// How many watches are set.
-    ///
-    /// # Panics
-    /// If it does not say.
     pub fn watches(&self) -> usize {
-        let answer = self.say("wchs").expect("it answers");
-        let line = answer
-            .lines()
-            .find_map(|line| line.strip_prefix("Total watches:"));
-        line.and_then(|count| count.trim().parse().ok())
-            .expect("a count")
+        usize::try_from(self.number("wchs", "Total watches:", 10)).expect("a count")
     }
 
     /// The number of its last change.
-    ///
-    /// # Panics
-    /// If it does not say.
     pub fn zxid(&self) -> u64 {
-        let answer = self.say("srvr").expect("it answers");
-        let line = answer
-            .lines()
-            .find_map(|line| line.strip_prefix("Zxid: 0x"));
-        line.and_then(|zxid| u64::from_str_radix(zxid, 16).ok())
-            .expect("a number")
+        self.number("srvr", "Zxid: 0x", 16)
+    }
+
+    /// A number that it says, by the words before it.
+    fn number(&self, word: &str, before: &str, radix: u32) -> u64 {
+        let answer = self.say(word).expect("it answers");
+        let mut lines = answer.lines();
+        let said = lines.find_map(|line| line.strip_prefix(before));
+        let number = said.and_then(|said| u64::from_str_radix(said.trim(), radix).ok());
+        number.unwrap_or_else(|| panic!("no number in {answer}"))
     }
 
     /// Its answer to one of the four-letter words.
@@ -185,50 +206,5 @@ impl ZooKeeper {
     fn output(&self) -> String {
         let running = self.running.lock().expect("no panic");
         running.as_ref().map_or_else(String::new, Running::output)
-    }
-}
-
-/// Three servers that are one.
-#[derive(Debug)]
-pub struct Ensemble {
-    /// The members.
-    pub members: Vec<ZooKeeper>,
-}
-
-impl Ensemble {
-    /// Three members on this machine, with a leader.
-    pub fn start() -> Self {
-        let mut peers = "initLimit=20\nsyncLimit=10\nstandaloneEnabled=false\n".to_owned();
-        for id in 1..=3 {
-            let (quorum, election) = (free_port(), free_port());
-            let _ = writeln!(peers, "server.{id}=127.0.0.1:{quorum}:{election}");
-        }
-        let members = (1..=3).map(|id| {
-            let member = ZooKeeper::configured(directory(), free_port(), &peers);
-            let myid = member.dir.path().join("data/myid");
-            std::fs::write(myid, id.to_string()).expect("a file");
-            member.restart();
-            member
-        });
-        let ensemble = Self {
-            members: members.collect(),
-        };
-        ensemble.members.iter().for_each(ZooKeeper::ready);
-        ensemble
-    }
-
-    /// The URL of all members, without a path.
-    pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.members.iter().map(ZooKeeper::address).collect();
-        format!("zookeeper://{}", hosts.join(","))
-    }
-
-    /// The member that leads now.
-    pub fn leader(&self) -> &ZooKeeper {
-        let found = until("there is a leader", || {
-            let leads = self.members.iter().position(ZooKeeper::leads);
-            leads.ok_or_else(|| "none".to_owned())
-        });
-        &self.members[found]
     }
 }

@@ -229,6 +229,22 @@ impl Client {
             .block_on(self.client.evict(name, fence, why))
     }
 
+    /// Asks the holders of a lock to give it up; see
+    /// [`leasehold::Client::ask_to_release`](crate::Client::ask_to_release).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let client = leasehold::blocking::connect("memory:")?;
+    /// assert_eq!(client.ask_to_release("x", None)?, 0);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
+        self.background
+            .block_on(self.client.ask_to_release(name, fence))
+    }
+
     /// Refuses new claims and waits until every guard is released; see
     /// [`leasehold::Client::shutdown`](crate::Client::shutdown).
     ///

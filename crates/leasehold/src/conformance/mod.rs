@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+pub mod asking;
 pub mod cancel;
 pub mod ends;
 pub mod exclusion;
@@ -203,6 +204,7 @@ macro_rules! conformance_tests {
             ends: release_hands_over_at_once, eviction_is_told, a_silent_session_loses_its_claims,
                 closing_frees_at_once, dropped_guards_are_given_back, drop_works_without_a_runtime,
                 renewal_outlives_the_lease, a_fixed_lease_ends, shutdown_drains, shutdown_tells_waiters;
+            asking: a_holder_is_asked, what_is_asked_for_is_given_back;
             reentrant: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write;
             kinds: downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
                 min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;

@@ -11,7 +11,8 @@
 //! - Claims on a name are granted in order of arrival while their weights fit ([`line`](crate::line)).
 //! - A future may be dropped at any await. What it had begun may or may not have happened, and a later `release` of
 //!   the same claim on the same session comes after it: nothing stays behind.
-//! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell.
+//! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell, but for
+//!   [`Event::Asked`]: a request, and no fact.
 //! - An engine refuses what it cannot do in `claim`, before anybody waits.
 
 mod changes;
@@ -20,6 +21,7 @@ mod url;
 mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -99,6 +101,10 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
         by: &Identity,
         why: &str,
     ) -> Result<u32>;
+
+    /// Asks the holders of a name, or the holder of one fence, to give it up; says how many were asked. An engine
+    /// whose holders cannot be told refuses with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32>;
 }
 
 /// One client's life in an engine.
@@ -110,6 +116,10 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
 
     /// Says that all these claims are alive; answers for each, in order. One round trip, however many.
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>>;
+
+    /// How long the engine keeps a claim after its session's last word: the lease it asked for, or what the server
+    /// made of it.
+    fn lease(&self, claim: &Claim) -> Duration;
 
     /// Leaves the line. Of the block of fences the first `used` are spent.
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release>;
@@ -125,6 +135,8 @@ pub enum Event {
     Granted(ClaimId, Held),
     /// Somebody joined the line behind this holder.
     Wanted(ClaimId),
+    /// Somebody asks for this claim to be given up, now or once it holds.
+    Asked(ClaimId),
     /// A claim is gone.
     Ended(ClaimId, Ended),
     /// The engine cannot be heard; what is held may still be ours.

@@ -1,6 +1,6 @@
 //! What `inspect` shows.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::claim::Mode;
 use crate::fence::Fence;
@@ -65,6 +65,8 @@ pub struct ClaimView {
     pub since: SystemTime,
     /// When it ends unless it is renewed.
     pub until: SystemTime,
+    /// How long the engine keeps it after its session's last word, if that is known.
+    pub lease: Option<Duration>,
 }
 
 impl ClaimView {
@@ -82,6 +84,14 @@ impl ClaimView {
             who,
             since,
             until,
+            lease: None,
         }
+    }
+
+    /// With the lease it has.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
     }
 }

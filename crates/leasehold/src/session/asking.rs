@@ -159,7 +159,7 @@ impl Keeper {
             Some(grant) => grant.clone(),
             None => {
                 entry.heard(sent);
-                entry.hold(held, false, &self.clock)
+                entry.hold(held, self.session.lease(claim), false, &self.clock)
             }
         };
         let wake = entry.wake();

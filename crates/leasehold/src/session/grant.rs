@@ -51,12 +51,17 @@ pub(crate) struct Grant {
     lost: OnceLock<Ended>,
     // Made only when somebody asks: most guards are released before anybody does.
     token: OnceLock<CancellationToken>,
+    /// Cancelled when somebody asks for the lock to be given up.
+    asked: OnceLock<CancellationToken>,
+    /// How long the engine keeps it after the last word it heard.
+    pub(crate) kept: Duration,
 }
 
 impl Grant {
     pub(crate) fn new(
         claim: Arc<Claim>,
         held: Held,
+        kept: Duration,
         until: Micros,
         home: Weak<dyn Home>,
         clock: &Clock,
@@ -74,6 +79,8 @@ impl Grant {
             unsure: AtomicBool::new(false),
             lost: OnceLock::new(),
             token: OnceLock::new(),
+            asked: OnceLock::new(),
+            kept,
         }
     }
 
@@ -103,6 +110,16 @@ impl Grant {
     /// Whether somebody else waits; says what it was before.
     pub(crate) fn set_wanted(&self, wanted: bool) -> bool {
         self.wanted.swap(wanted, Ordering::AcqRel)
+    }
+
+    /// Cancelled once somebody has asked for the lock.
+    pub(crate) fn asked(&self) -> &CancellationToken {
+        self.asked.get_or_init(CancellationToken::new)
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        let asked = self.asked.get();
+        asked.is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Whether the engine speaks of this grant and not of a later one of the same claim.

@@ -21,6 +21,16 @@ impl Keeper {
                     grant.look();
                 }
             }
+            Event::Asked(id) => {
+                let grant = self.table.lock().get_mut(&id).and_then(|entry| {
+                    entry.asked = true;
+                    entry.grant().cloned()
+                });
+                if let Some(grant) = grant {
+                    grant.asked().cancel();
+                    grant.look();
+                }
+            }
             Event::Unsure => {
                 let now = self.clock.now();
                 for entry in self.table.lock().values_mut() {
@@ -50,7 +60,8 @@ impl Keeper {
                     // Told after our own lease ended: by now it may be somebody else's.
                     Outcome::Granted(_) if over => Outcome::Ended(Ended::Expired),
                     Outcome::Granted(held) => {
-                        let _ = entry.hold(held, true, &self.clock);
+                        let kept = self.session.lease(&entry.claim);
+                        let _ = entry.hold(held, kept, true, &self.clock);
                         Outcome::Granted(held)
                     }
                     other => other,

@@ -1,6 +1,7 @@
 //! All claims of one client: what is asked for, what waits, what is held.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -22,6 +23,8 @@ pub(super) struct Entry {
     /// When to say the next word.
     pub(super) due: Micros,
     pub(super) home: Weak<dyn Home>,
+    /// Whether somebody asked for it to be given up.
+    pub(super) asked: bool,
 }
 
 pub(super) enum Phase {
@@ -54,6 +57,7 @@ impl Entry {
             said: 0,
             due: Micros::MAX,
             home,
+            asked: false,
         }
     }
 
@@ -69,11 +73,20 @@ impl Entry {
         }
     }
 
-    /// The claim holds from now on.
-    pub(super) fn hold(&mut self, held: Held, waited: bool, clock: &Clock) -> Arc<Grant> {
+    /// The claim holds from now on; the engine keeps it so long without a word.
+    pub(super) fn hold(
+        &mut self,
+        held: Held,
+        kept: Duration,
+        waited: bool,
+        clock: &Clock,
+    ) -> Arc<Grant> {
         let until = validity(self.said, self.claim.lease);
-        let grant = Grant::new(self.claim.clone(), held, until, self.home.clone(), clock);
-        let grant = Arc::new(grant);
+        let (claim, home) = (self.claim.clone(), self.home.clone());
+        let grant = Arc::new(Grant::new(claim, held, kept, until, home, clock));
+        if self.asked {
+            grant.asked().cancel();
+        }
         self.phase = Phase::Held {
             grant: grant.clone(),
             parked: None,

@@ -202,7 +202,12 @@ impl Local {
             return End::Kept;
         }
         let grant = &active.grant;
-        if !lost && !grant.is_wanted() && grant.has_fences() && !active.linger.is_zero() {
+        if !lost
+            && !grant.is_wanted()
+            && !grant.is_asked()
+            && grant.has_fences()
+            && !active.linger.is_zero()
+        {
             self.park(active);
             return End::Kept;
         }
@@ -313,7 +318,8 @@ impl Home for Local {
         let active = &state.actives[index];
         let over = active.parked.as_ref().is_some_and(|parked| {
             let done = parked.until <= self.keeper.clock().now();
-            done || grant.state() == Validity::Lost || (parked.reusable && grant.is_wanted())
+            let wanted = grant.is_wanted() || grant.is_asked();
+            done || grant.state() == Validity::Lost || (parked.reusable && wanted)
         });
         if over && active.users.is_empty() {
             drop(state.actives.swap_remove(index));

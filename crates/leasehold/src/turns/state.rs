@@ -219,6 +219,7 @@ impl Active {
             && self.grant.claim.lease == ask.lease
             && within
             && self.grant.has_fences()
+            && !self.grant.is_asked()
             && self.grant.why_lost().is_none()
     }
 

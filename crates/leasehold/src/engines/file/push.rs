@@ -139,7 +139,7 @@ fn encode(event: &Event) -> Option<Vec<u8>> {
         Event::Ended(claim, Ended::Expired) => (3, claim),
         Event::Ended(claim, Ended::Evicted { .. }) => (4, claim),
         Event::Ended(claim, _) => (5, claim),
-        Event::Unsure | Event::Down(_) => return None,
+        Event::Asked(_) | Event::Unsure | Event::Down(_) => return None,
     };
     let mut message = HEAD.to_vec();
     message.push(kind);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::alive;
 use super::dir::io;
@@ -60,7 +61,8 @@ fn view(world: &World, name: Name, line: &Line, known: &mut Known) -> Option<Lin
             clock.wall_time_of(place.deadline),
         );
         let mode = Mode::of(place.weight, line.capacity());
-        Some(ClaimView::new(place.fence, mode, who, since, until))
+        let lease = Duration::from_micros(place.lease);
+        Some(ClaimView::new(place.fence, mode, who, since, until).lease(lease))
     };
     let claims: Vec<_> = line.places().filter_map(&mut claim).collect();
     (!claims.is_empty()).then(|| LineView::new(name, claims))

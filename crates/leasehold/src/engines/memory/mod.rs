@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -202,7 +203,8 @@ impl Engine for Memory {
                     clock.wall_time_of(place.since),
                     clock.wall_time_of(place.deadline),
                 );
-                ClaimView::new(place.fence, mode, who, since, until)
+                let lease = Duration::from_micros(place.lease);
+                ClaimView::new(place.fence, mode, who, since, until).lease(lease)
             });
             LineView::new(name.clone(), claims)
         });
@@ -239,6 +241,22 @@ impl Engine for Memory {
         let count = told.iter().filter(evicted).count();
         self.world.tell(told);
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
+        let told: Vec<_> = {
+            let state = self.world.state.lock();
+            let holders = state.lines.get(name).into_iter().flat_map(Line::holders);
+            let meant = holders.filter(|place| fence.is_none_or(|fence| place.owns(fence)));
+            let asked = meant.filter_map(|place| {
+                let (_, inbox) = state.sessions.get(&place.session)?;
+                Some((inbox.clone(), Event::Asked(place.id)))
+            });
+            asked.collect()
+        };
+        let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
+        self.world.tell(told);
+        Ok(count)
     }
 }
 
@@ -296,6 +314,10 @@ impl Session for MemorySession {
         }
         self.world.tell(told);
         Ok(standings)
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

@@ -26,7 +26,7 @@ use crate::claim::{ById, ClaimId};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
-use crate::error::{Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
 
@@ -130,5 +130,9 @@ impl Engine for Redlock {
             tracing::warn!(%name, %by, why, "evicted");
         }
         Ok(u32::try_from(lost).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(Error::cannot_ask(self.kind(), name))
     }
 }

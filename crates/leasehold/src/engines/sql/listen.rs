@@ -48,7 +48,7 @@ impl Watch {
         match event {
             Event::Granted(claim, _) => self.put(*claim, 0),
             Event::Ended(claim, _) => self.gone(*claim),
-            Event::Wanted(_) | Event::Unsure | Event::Down(_) => {}
+            Event::Wanted(_) | Event::Asked(_) | Event::Unsure | Event::Down(_) => {}
         }
     }
 

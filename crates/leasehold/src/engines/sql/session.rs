@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -104,6 +105,10 @@ impl Session for SqlSession {
             self.stands(claim, *standing);
         }
         Ok(standings)
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

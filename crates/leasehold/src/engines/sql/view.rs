@@ -1,6 +1,7 @@
 //! Looking at lines.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::op::{Answer, text};
 use super::rows::{self, Key, cell, number};
@@ -51,7 +52,8 @@ pub(super) async fn look(
             let who = sessions.get(&place.session.as_u128()).cloned();
             let mode = Mode::of(place.weight, capacity);
             let (since, until) = (world.wall(place.since), world.wall(place.deadline));
-            ClaimView::new(place.fence, mode, who, since, until)
+            let lease = Duration::from_micros(place.lease);
+            ClaimView::new(place.fence, mode, who, since, until).lease(lease)
         });
         views.push(LineView::new(name, claims));
     }

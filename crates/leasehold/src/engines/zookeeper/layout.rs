@@ -34,7 +34,7 @@ impl Layout {
         let note = Note {
             weight: claim.mode.weight(),
             capacity: claim.mode.capacity(),
-            lease: claim.lease,
+            lease: link.wire.timeout(),
             czxid: 0,
             who: core.who.clone(),
         };
@@ -96,6 +96,20 @@ impl Layout {
         match read.await {
             Ok(read) => Ok(Some(read)),
             Err(Trouble::NoNode) => Ok(None),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// Writes what its own node says of it; false if the node is not there.
+    pub(super) async fn write_note(&mut self) -> Result<bool, Fail> {
+        let Some(path) = each!(&*self, seat => seat.path()) else {
+            return Ok(false);
+        };
+        let data = each!(&*self, seat => seat.note.write());
+        let written = self.link().again(|| self.link().wire.write(&path, &data));
+        match written.await {
+            Ok(()) => Ok(true),
+            Err(Trouble::NoNode) => Ok(false),
             Err(trouble) => Err(trouble.into()),
         }
     }

@@ -10,6 +10,7 @@ mod place;
 mod rule;
 mod seat;
 mod session;
+mod ticket;
 mod trace;
 mod view;
 mod wire;
@@ -21,9 +22,11 @@ use async_trait::async_trait;
 
 use self::config::Config;
 use self::link::{Link, failed};
-use self::node::{EVICTED, decode, encode};
+use self::node::{EVICTED, REVOKE, decode, encode};
 use self::session::ZkSession;
 use self::trace::Trace;
+use self::view::Found;
+use self::wire::Trouble;
 use crate::engine::{
     Clock, Engine, FENCE_BLOCK, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
     Verdict,
@@ -123,6 +126,16 @@ impl World {
         format!("{}/{}", self.config.root(), encode(name))
     }
 
+    /// Who holds a name, or holds it with this fence.
+    async fn holders(&self, link: &Link, name: &Name, fence: Option<Fence>) -> Result<Vec<Found>> {
+        let meant = fence.map(|fence| fence.get() / u64::from(FENCE_BLOCK));
+        let mut found = view::look(link, &self.base(name)).await?;
+        found.retain(|found| {
+            found.holds && meant.is_none_or(|czxid| u64::try_from(found.czxid) == Ok(czxid))
+        });
+        Ok(found)
+    }
+
     async fn names(&self, link: &Link) -> Result<Vec<Name>> {
         let root = match self.config.root() {
             "" => "/",
@@ -188,11 +201,7 @@ impl Engine for ZooKeeper {
         why: &str,
     ) -> Result<u32> {
         let link = self.world.desk().await?;
-        let meant = fence.map(|fence| fence.get() / u64::from(FENCE_BLOCK));
-        let mut found = view::look(&link, &self.world.base(name)).await?;
-        found.retain(|found| {
-            found.holds && meant.is_none_or(|czxid| u64::try_from(found.czxid) == Ok(czxid))
-        });
+        let found = self.world.holders(&link, name, fence).await?;
         if found.is_empty() {
             return Ok(0);
         }
@@ -221,5 +230,18 @@ impl Engine for ZooKeeper {
         evicted
             .await
             .map_err(|trouble| failed(&trouble, Step::Evict))
+    }
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
+        let link = self.world.desk().await?;
+        let mut asked = 0;
+        for found in self.world.holders(&link, name, fence).await? {
+            let node = &found.paths[0];
+            match link.again(|| link.wire.write(node, REVOKE)).await {
+                Ok(()) => asked += 1,
+                Err(Trouble::NoNode) => {}
+                Err(trouble) => return Err(failed(&trouble, Step::Ask)),
+            }
+        }
+        Ok(asked)
     }
 }

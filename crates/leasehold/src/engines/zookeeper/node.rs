@@ -34,6 +34,9 @@ pub(super) const LEASES: &str = "leases";
 /// Who evicted whom, and why. No name is encoded like this: `%` is followed by two hexadecimal digits there.
 pub(super) const EVICTED: &str = "%evicted";
 
+/// What Curator writes into a node to ask its owner to give up.
+pub(super) const REVOKE: &[u8] = b"__REVOKE__";
+
 /// One contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {

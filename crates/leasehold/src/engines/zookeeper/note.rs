@@ -12,6 +12,7 @@ const MARK: &str = "leasehold/1";
 pub(super) struct Note {
     pub(super) weight: u32,
     pub(super) capacity: u32,
+    /// How long the server keeps it without a word of its session.
     pub(super) lease: Duration,
     /// The number the fences come from, where it is not the node's own: a reader that was a writer.
     pub(super) czxid: i64,

@@ -18,7 +18,7 @@ pub(super) struct Permits {
     locks: String,
     leases: String,
     id: ClaimId,
-    note: Note,
+    pub(super) note: Note,
     /// Its place among those who ask.
     asking: Option<String>,
     /// Its permits.
@@ -66,7 +66,6 @@ impl Permits {
         };
         let other = contenders(&others).first().map(|node| node.kind);
         if full || other.is_some() {
-            let _ = self.leave().await;
             let refusal = other.map_or_else(|| overflow(&self.locks), conflict);
             return Err(Fail::Refused(refusal));
         }
@@ -96,17 +95,14 @@ impl Permits {
             let own = self.asking.as_deref().unwrap_or("");
             match verdict(&children, own, Mode::Mutex) {
                 Verdict::Missing => return Ok(Stand::Gone),
-                Verdict::Conflict(kind) => {
-                    let _ = self.leave().await;
-                    return Err(Fail::Refused(conflict(kind)));
-                }
+                Verdict::Conflict(kind) => return Err(Fail::Refused(conflict(kind))),
                 Verdict::Held { .. } => return self.take().await,
                 Verdict::Behind { ahead, watch, .. } => {
                     let path = format!("{}/{watch}", self.locks);
                     let watched = self.link.again(|| self.link.wire.read_watched(&path));
                     match watched.await {
                         Ok((data, watch)) => {
-                            self.agree(&data).await?;
+                            self.agree(&data)?;
                             let next = false;
                             return Ok(Stand::Wait { ahead, watch, next });
                         }
@@ -135,7 +131,14 @@ impl Permits {
                 .await
             {
                 Ok((own, children, watch)) => {
+                    let full = |(name, _): &(String, Facts)| {
+                        Node::parse(name).is_none_or(|node| is_full(node.sequence))
+                    };
+                    let full = own.iter().any(full);
                     self.own = own;
+                    if full {
+                        return Err(Fail::Refused(overflow(&self.leases)));
+                    }
                     return self.count(&children, watch).await;
                 }
                 Err(Trouble::NoNode) => self.link.mkdir(&self.leases).await?,
@@ -143,7 +146,14 @@ impl Permits {
                     tracing::debug!(why, "which leases were made is not known");
                     self.clear(&prefix).await?;
                 }
-                Err(trouble) => return Err(trouble.into()),
+                // Some of them may have been made. Past its end the sequence stands still: two get the same name.
+                Err(trouble) => {
+                    self.clear(&prefix).await?;
+                    return Err(match trouble {
+                        Trouble::Exists => Fail::Refused(overflow(&self.leases)),
+                        trouble => trouble.into(),
+                    });
+                }
             }
         }
     }
@@ -174,7 +184,7 @@ impl Permits {
             let path = format!("{}/{}", self.leases, first.name);
             let read = self.link.again(|| self.link.wire.read(&path)).await;
             match read {
-                Ok((data, _)) => self.agree(&data).await?,
+                Ok((data, _)) => self.agree(&data)?,
                 Err(Trouble::NoNode) => {}
                 Err(trouble) => return Err(trouble.into()),
             }
@@ -194,10 +204,9 @@ impl Permits {
     }
 
     /// Refuses if somebody else uses the name with another number of permits. Curator says none.
-    async fn agree(&mut self, data: &[u8]) -> Result<(), Fail> {
+    fn agree(&self, data: &[u8]) -> Result<(), Fail> {
         match Note::read(data) {
             Some(note) if note.capacity != self.note.capacity => {
-                let _ = self.leave().await;
                 Err(Fail::Refused(used_as_semaphore(Some(&note))))
             }
             _ => Ok(()),

@@ -1,104 +1,22 @@
 //! One task per claim: it joins, watches, tells, and leaves, whatever becomes of the calls that asked for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::layout::Layout;
+use super::node::REVOKE;
 use super::seat::{Fail, Stand};
-use super::session::Core;
+use super::ticket::{Command, End, Status, Ticket};
 use super::wire::{Seen, Watch};
-use crate::claim::Claim;
 use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Event, FENCE_BLOCK, Held, Release, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 
-/// What a claim's calls see of it.
-#[derive(Debug, Clone)]
-pub(super) enum Status {
-    Asking,
-    Is(Standing),
-    /// Refused; nothing of it is left.
-    Refused(ErrorKind, String),
-}
-
-/// What a claim's calls ask of its task.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Answer once everything that was told before this has been taken in.
-    Settle(oneshot::Sender<()>),
-    Leave(oneshot::Sender<Result<Release>>),
-    Downgrade(oneshot::Sender<Result<Standing>>),
-}
-
-/// Revocation as Curator asks for it.
-const REVOKE: &[u8] = b"__REVOKE__";
-
-/// One claim, as its task and its session know it.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub(super) core: Arc<Core>,
-    pub(super) claim: Claim,
-    pub(super) status: watch::Sender<Status>,
-    /// When the session last spoke of it.
-    pub(super) said: AtomicU64,
-}
-
-/// How a claim's task ended.
-enum End {
-    Left,
-    Busy,
-    Refused(Error),
-    Ended(Ended),
-}
-
-impl From<Fail> for End {
-    fn from(fail: Fail) -> Self {
-        match fail {
-            Fail::Refused(error) => Self::Refused(error),
-            Fail::Dead(why) => {
-                tracing::debug!(why, "the ZooKeeper session is over");
-                Self::Ended(Ended::Expired)
-            }
-        }
-    }
-}
-
-/// Lives as long as the claim.
-pub(super) async fn live(ticket: Arc<Ticket>, commands: mpsc::UnboundedReceiver<Command>) {
-    let end = match Place::join(&ticket).await {
-        Ok(Some(place)) => match place.keep(commands).await {
-            // It was told that it stands in line; now it must be told that it does not.
-            Err(Fail::Refused(error)) => End::Ended(Ended::Down(error.to_string())),
-            Err(fail) => fail.into(),
-            Ok(end) => end,
-        },
-        Ok(None) => End::Busy,
-        Err(fail) => fail.into(),
-    };
-    ticket.core.forget(ticket.claim.id);
-    let (status, told) = match end {
-        End::Left => (Status::Is(Standing::Gone), None),
-        End::Busy => (Status::Is(Standing::Busy), None),
-        End::Refused(error) => (
-            Status::Refused(error.kind(), error.message().to_owned()),
-            None,
-        ),
-        End::Ended(why) => (Status::Is(Standing::Gone), Some(why)),
-    };
-    let _ = ticket.status.send_replace(status);
-    if let Some(why) = told {
-        ticket
-            .core
-            .inbox
-            .deliver(Event::Ended(ticket.claim.id, why));
-    }
-}
-
 /// A claim that is in its line.
-struct Place {
+pub(super) struct Place {
     ticket: Arc<Ticket>,
     layout: Layout,
     /// What keeps it from holding.
@@ -112,11 +30,19 @@ struct Place {
 
 impl Place {
     /// Joins the line; none if it is a try that found no room.
-    async fn join(ticket: &Arc<Ticket>) -> Result<Option<Self>, Fail> {
+    pub(super) async fn join(ticket: &Arc<Ticket>) -> Result<Option<Self>, Fail> {
         let (core, claim) = (&ticket.core, &ticket.claim);
         let link = core.link(claim.lease).await.map_err(Fail::Refused)?;
+        let _ = ticket.kept.set(link.wire.timeout());
         let mut layout = Layout::new(link, core, claim);
-        let stand = layout.join().await?;
+        let stand = match layout.join().await {
+            // Who is refused is not in the line.
+            Err(Fail::Refused(error)) => {
+                let _ = layout.leave().await;
+                return Err(Fail::Refused(error));
+            }
+            joined => joined?,
+        };
         if !claim.waits && matches!(stand, Stand::Wait { .. }) {
             let _ = layout.leave().await?;
             return Ok(None);
@@ -136,7 +62,21 @@ impl Place {
     }
 
     /// Until the claim leaves or ends.
-    async fn keep(mut self, mut commands: mpsc::UnboundedReceiver<Command>) -> Result<End, Fail> {
+    pub(super) async fn keep(
+        mut self,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<End, Fail> {
+        let end = self.until_the_end(commands).await;
+        if let Err(Fail::Refused(_)) = end {
+            let _ = self.layout.leave().await;
+        }
+        end
+    }
+
+    async fn until_the_end(
+        &mut self,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<End, Fail> {
         let over = self.layout.link().over.clone();
         loop {
             let (clock, wake) = (self.ticket.core.clock().clone(), self.wake());
@@ -250,8 +190,10 @@ impl Place {
         };
         self.own = Some(watch);
         if data == REVOKE {
-            tracing::info!(name = %self.ticket.claim.name, "asked to give the lock up");
-            self.want(true);
+            let Ticket { core, claim, .. } = &*self.ticket;
+            core.inbox.deliver(Event::Asked(claim.id));
+            // Who we are stays to be seen, and who asks again is heard again.
+            return self.layout.write_note().await;
         }
         Ok(true)
     }
@@ -307,7 +249,7 @@ impl Place {
         }
     }
 
-    async fn leave(mut self, reply: oneshot::Sender<Result<Release>>) -> Result<End, Fail> {
+    async fn leave(&mut self, reply: oneshot::Sender<Result<Release>>) -> Result<End, Fail> {
         let release = match self.layout.leave().await {
             Ok(true) => Release::Released,
             Ok(false) => Release::Gone,

@@ -51,7 +51,7 @@ pub(super) struct Seat {
     pub(super) base: String,
     id: ClaimId,
     mode: Mode,
-    note: Note,
+    pub(super) note: Note,
     own: Option<(String, Facts)>,
     /// Fires when the line changes, if it was armed.
     pub(super) behind: Option<Watch>,
@@ -93,7 +93,6 @@ impl Seat {
         self.own = Some(own);
         self.behind = watch;
         if full {
-            let _ = self.leave().await;
             return Err(Fail::Refused(overflow(&self.base)));
         }
         self.judge(children).await
@@ -114,15 +113,11 @@ impl Seat {
             let own = self.own.as_ref().map_or("", |(name, _)| name);
             match verdict(&children, own, self.mode) {
                 Verdict::Missing => return Ok(Stand::Gone),
-                Verdict::Conflict(kind) => {
-                    let _ = self.leave().await;
-                    return Err(Fail::Refused(conflict(kind)));
-                }
+                Verdict::Conflict(kind) => return Err(Fail::Refused(conflict(kind))),
                 Verdict::Held { wanted } => {
                     if was_semaphore(&children)
                         && let Some(refusal) = semaphore_at(&self.link, &self.base).await?
                     {
-                        let _ = self.leave().await;
                         return Err(Fail::Refused(refusal));
                     }
                     return Ok(Stand::Held { wanted });
@@ -313,7 +308,7 @@ pub(super) const fn is_full(sequence: i64) -> bool {
 pub(super) fn overflow(base: &str) -> Error {
     let what = format!(
         "the sequence below {base} is about to overflow: let everybody release the name, and delete the node \
-         (the server does so by itself once it is empty)"
+         (the server does so by itself once it is empty, unless the sequence has overflowed)"
     );
     Error::new(ErrorKind::Unavailable, Step::Claim, what).on("zookeeper")
 }

@@ -1,7 +1,7 @@
 //! One client's life: its claims, and the ZooKeeper sessions they live on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::World;
 use super::link::{Link, failed};
-use super::place::{Command, Status, Ticket, live};
+use super::ticket::{Command, Status, Ticket, live};
 use super::wire::Trouble;
 use crate::claim::{ById, Claim, ClaimId};
 use crate::engine::{Clock, Identity, Inbox, Release, Session, Standing};
@@ -120,6 +120,7 @@ impl ZkSession {
             claim: claim.clone(),
             status: watch::channel(Status::Asking).0,
             said: AtomicU64::new(now),
+            kept: OnceLock::new(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
         drop(tokio::spawn(live(ticket.clone(), inbox)));
@@ -193,6 +194,12 @@ impl Session for ZkSession {
             });
         }
         Ok(standings)
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        let entry = self.0.entry(claim.id);
+        let kept = entry.and_then(|entry| entry.ticket.kept.get().copied());
+        kept.unwrap_or(claim.lease)
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {

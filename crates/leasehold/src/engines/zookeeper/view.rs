@@ -28,15 +28,12 @@ impl Found {
         let fence = fence(self.czxid).ok().filter(|_| self.holds);
         let who = self.note.as_ref().map(|note| note.who.clone());
         // The session may have spoken just now; nobody but the server knows.
-        let lease = self.note.as_ref().map_or(lease, |note| note.lease);
+        let known = self.note.as_ref().map(|note| note.lease);
+        let lease = known.unwrap_or(lease);
         let until = clock.wall_time_of(clock.now()) + lease;
-        ClaimView::new(
-            fence,
-            self.mode,
-            who,
-            self.since,
-            until.max(self.since + lease),
-        )
+        let until = until.max(self.since + lease);
+        let view = ClaimView::new(fence, self.mode, who, self.since, until);
+        known.map_or(view.clone(), |lease| view.lease(lease))
     }
 }
 

@@ -1,0 +1,133 @@
+//! What happens to the nodes themselves.
+
+use super::*;
+use leasehold::ErrorKind;
+
+/// A server that dies and comes back within the session's time loses nobody's lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_keeps_what_is_held() {
+    let server = ZooKeeper::start();
+    let ours = patient(&server.url(), LONG).await;
+    let guard = ours.mutex("k").lock().await.expect("free");
+    let fence = guard.fence();
+    server.kill();
+    server.restart();
+    server.ready();
+    is(&guard, State::Valid).await;
+    let other = client(&server.url()).await;
+    assert!(other.mutex("k").try_lock().await.expect("a try").is_none());
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    let next = soon("free", other.mutex("k").lock()).await;
+    assert!(next.expect("granted").fence() > fence);
+}
+
+/// Somebody deletes the name's node with everything below: the holder is told, and the name can be locked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_deleted_underneath_is_made_again() {
+    let server = ZooKeeper::start();
+    let (ours, other) = (client(&server.url()).await, client(&server.url()).await);
+    let mut kazoo = Process::start(python("kazoo").args([&server.address(), "3"]));
+    assert_eq!(kazoo.hear(), "ready");
+    for _ in 0..3 {
+        let held = soon("free", ours.mutex("d").lock()).await.expect("free");
+        let next = waiter(&other, "d");
+        line(&other, "d", 1, 1).await;
+        assert_eq!(kazoo.ask("delete /locks/d"), "deleted");
+        let _ = soon("told", held.lost()).await;
+        // Deleted one by one: the second may have held in between, and is told as well.
+        drop(soon("granted", next).await.expect("no panic"));
+        let next = soon("free", other.mutex("d").lock()).await;
+        let next = next.expect("granted");
+        line(&other, "d", 1, 0).await;
+        assert!(next.fence() > held.fence());
+        assert_eq!(held.release().await.expect("a release"), Released::WasLost);
+        assert_eq!(next.state(), State::Valid);
+        assert_eq!(next.release().await.expect("released"), Released::Released);
+    }
+}
+
+/// A thousand wait, each watches one node, and a release wakes one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_waiters_are_no_herd() {
+    const CLIENTS: usize = 10;
+    let server = ZooKeeper::start();
+    let ours = patient(&server.url(), LONG).await;
+    let held = ours.mutex("h").strict().lock().await.expect("free");
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..CLIENTS {
+        let client = patient(&server.url(), LONG).await;
+        for _ in 0..1000 / CLIENTS {
+            let (mutex, tell) = (client.mutex("h").strict(), tell.clone());
+            drop(tokio::spawn(async move {
+                let guard = mutex.lock().await.expect("granted");
+                tell.send(guard).expect("heard");
+            }));
+        }
+    }
+    line(&ours, "h", 1, 1000).await;
+    // One each, and one per session that tells its holder, should it have one, that others have come.
+    until("each watches one", async || match server.watches() {
+        watches if (1000..=1001 + CLIENTS).contains(&watches) => Ok(()),
+        watches => Err(format!("{watches} watches")),
+    })
+    .await;
+    let before = (server.received(), server.sent());
+    let mut guard = held;
+    for _ in 0..20 {
+        assert_eq!(guard.release().await.expect("released"), Released::Released);
+        guard = soon("the next", told.recv()).await.expect("one");
+        assert!(told.try_recv().is_err(), "two holders");
+    }
+    let requests = server.received() - before.0;
+    assert!(requests < 20 * 10, "{requests} requests for 20 hand-overs");
+    let answers = server.sent() - before.1;
+    assert!(
+        answers < 20 * 12,
+        "{answers} answers and events for 20 hand-overs"
+    );
+}
+
+/// Near 2^31 the server's sequences no longer say who came first: nobody is let in until the node was made again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sequence_about_to_overflow_is_refused() {
+    const LEASE: Duration = Duration::from_secs(60);
+    let (server, last) = (ZooKeeper::start(), i32::MAX - (1 << 16));
+    let holder = patient(&server.url(), LEASE).await;
+    let second = patient(&server.url(), LEASE).await;
+    let other = patient(&server.url(), LEASE).await;
+    let refused = |error: leasehold::Error, node: &str| {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let what = error.to_string();
+        assert!(what.contains("overflow") && what.contains(node), "{what}");
+    };
+    let held = holder.mutex("o").lock().await.expect("free");
+    let permit = holder.semaphore("p", 5).acquire().await.expect("free");
+    // The last that is let in, and past the end of all.
+    server.restart_with_sequences(&[("/locks/o", last), ("/locks/p/leases", i32::MAX)]);
+    let next = waiter(&second, "o");
+    line(&other, "o", 1, 1).await;
+    for permits in [1, 2] {
+        let error = other.semaphore("p", 5).acquire_many(permits).await;
+        refused(error.expect_err("an overflow"), "/locks/p/leases");
+        line(&other, "p", 1, 0).await;
+    }
+    for sequence in [i32::MIN, last + 1] {
+        server.restart_with_sequences(&[("/locks/o", sequence), ("/locks/p/leases", sequence)]);
+        let error = other.mutex("o").lock().await.expect_err("an overflow");
+        refused(error, "/locks/o");
+        line(&other, "o", 1, 1).await;
+    }
+    let fence = held.fence();
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    drop(granted(next).await);
+    drop(permit);
+    // The server clears the empty nodes away, and counts from nought again.
+    until("it can be locked", async || {
+        let two = other.semaphore("p", 5).acquire_many(2).await;
+        match (other.mutex("o").lock().await, two) {
+            (Ok(guard), Ok(_)) if guard.fence() > fence => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
