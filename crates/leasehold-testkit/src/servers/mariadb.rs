@@ -52,17 +52,21 @@ impl MariaDb {
         let data = format!("--datadir={}", host.data().display());
         // Only what is needed: a small disk is soon full.
         let small = "--innodb-log-file-size=8M";
+        // Servers that share a directory for temporary tables remove each other's.
+        let temporary = format!("--tmpdir={home}");
         let auth = "--auth-root-authentication-method=normal";
         host.run(&[
             "mariadb-install-db",
             "--no-defaults",
             &data,
+            &temporary,
             small,
             auth,
             "--skip-test-db",
         ]);
         let mut settings = vec![
             data,
+            temporary,
             format!("--port={}", host.port),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--socket={home}/socket"),

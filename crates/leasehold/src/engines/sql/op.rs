@@ -68,8 +68,8 @@ impl Op {
                 Ok(Answer::Done)
             }
             Self::Claim(claim, session) => {
-                let quick = tables.quick_claim(claim, *session, &world.now());
-                if let Some(fence) = single(&wire.run(&quick).await?)? {
+                let (quick, values) = world.quick.claim(claim, *session, world.bound_now());
+                if let Some(fence) = wire.quick(quick, &values).await? {
                     let held = Held {
                         fence: Fence::new(fence),
                         block: FENCE_BLOCK,
@@ -80,8 +80,8 @@ impl Op {
                 carefully(self, world, wire, &[Key::of(&claim.name)]).await
             }
             Self::Release(claim, used) => {
-                let quick = tables.quick_release(claim, *used, &world.now());
-                if single(&wire.run(&quick).await?)?.is_some() {
+                let (quick, values) = world.quick.release(claim, *used, world.bound_now());
+                if wire.quick(quick, &values).await?.is_some() {
                     return Ok(Answer::Released(Release::Released));
                 }
                 carefully(self, world, wire, &[Key::of(&claim.name)]).await
@@ -235,15 +235,6 @@ fn locked(rows: &[Rows]) -> Result<(Vec<Stored>, Micros), Trouble> {
     };
     let now = number(clock.first().map_or(&[][..], Vec::as_slice), 0)?;
     Ok((rows::lines(lines, claims)?, now))
-}
-
-/// The single number of a packet's last rows; none for no row or 0.
-fn single(rows: &[Rows]) -> Result<Option<u64>, Trouble> {
-    let row = rows.last().and_then(|rows| rows.first());
-    match row {
-        None => Ok(None),
-        Some(row) => Ok(Some(number(row, 0)?).filter(|number| *number != 0)),
-    }
 }
 
 fn open(tables: &Tables, session: SessionId, who: &Identity, now: &str) -> String {

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
+use super::quick::Quick;
 use super::rows::number;
 use super::tables::{Tables, VERSION};
 use super::wire::{Connect, Rows, Trouble, What, Wire};
@@ -36,6 +37,7 @@ pub(super) struct Settings {
 
 pub(super) struct World {
     pub(super) tables: Tables,
+    pub(super) quick: Quick,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) settings: Settings,
     pub(super) watch: Watch,
@@ -58,7 +60,12 @@ const PATIENCE: Micros = 10_000_000;
 
 impl World {
     pub(super) fn new(tables: Tables, connect: Arc<dyn Connect>, settings: Settings) -> Arc<Self> {
+        let now = match settings.clock {
+            None => tables.dialect.now(),
+            Some(_) => None,
+        };
         Arc::new_cyclic(|this| Self {
+            quick: Quick::new(&tables, now),
             tables,
             connect,
             watch: Watch::default(),
@@ -81,6 +88,12 @@ impl World {
             (Some(clock), _) => clock.now().to_string(),
             (None, None) => Clock::boot().now().to_string(),
         }
+    }
+
+    /// The time as a quick statement is told it, unless it asks the database.
+    pub(super) fn bound_now(&self) -> Option<Micros> {
+        let clock = self.settings.clock.as_ref();
+        clock.map(Clock::now)
     }
 
     /// A moment of the tables, for people.
