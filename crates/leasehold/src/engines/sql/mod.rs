@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod beat;
 mod clean;
 mod dialect;
 mod listen;

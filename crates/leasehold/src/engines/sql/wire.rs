@@ -55,6 +55,8 @@ pub(super) enum What {
     Again,
     /// The connection is of no more use; the packet may have been done.
     Broken,
+    /// No connection could be made; nothing was done.
+    Unreachable,
     /// The tables are not there.
     Missing,
     /// The database does not let us.
@@ -77,7 +79,9 @@ impl Trouble {
             What::Denied => ErrorKind::Denied,
             What::Unsuitable => ErrorKind::Unsupported,
             What::Again => ErrorKind::TimedOut,
-            What::Broken | What::Missing | What::Other => ErrorKind::Unavailable,
+            What::Broken | What::Unreachable | What::Missing | What::Other => {
+                ErrorKind::Unavailable
+            }
         };
         let error = Error::new(kind, step, self.message).on(dialect.word());
         match self.what {
@@ -129,7 +133,7 @@ impl Wire {
 
     async fn settle<T>(&mut self, answer: Result<T, Trouble>) -> Result<T, Trouble> {
         if let Err(trouble) = &answer {
-            if trouble.what == What::Broken {
+            if matches!(trouble.what, What::Broken | What::Unreachable) {
                 self.link = None;
             } else if self.attempt("ROLLBACK").await.is_err() && trouble.what != What::Other {
                 // Where there was no transaction some say so; a connection in doubt is not kept.
@@ -150,7 +154,13 @@ impl Wire {
     async fn take(&mut self) -> Result<Box<dyn Link>, Trouble> {
         match self.link.take() {
             Some(link) => Ok(link),
-            None => within(self.patience, self.connect.connect()).await,
+            None => {
+                let made = within(self.patience, self.connect.connect()).await;
+                made.map_err(|trouble| match trouble.what {
+                    What::Broken => Trouble::new(What::Unreachable, trouble.message),
+                    _ => trouble,
+                })
+            }
         }
     }
 

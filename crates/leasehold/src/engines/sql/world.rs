@@ -9,7 +9,7 @@ use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
 use super::quick::Quick;
-use super::rows::number;
+use super::rows::{Known, number};
 use super::tables::{Tables, VERSION};
 use super::wire::{Connect, Rows, Trouble, What, Wire};
 use crate::claim::{ById, SessionId};
@@ -38,6 +38,7 @@ pub(super) struct Settings {
 pub(super) struct World {
     pub(super) tables: Tables,
     pub(super) quick: Quick,
+    pub(super) known: Known,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) settings: Settings,
     pub(super) watch: Watch,
@@ -66,6 +67,7 @@ impl World {
         };
         Arc::new_cyclic(|this| Self {
             quick: Quick::new(&tables, now),
+            known: Known::default(),
             tables,
             connect,
             watch: Watch::default(),
@@ -332,7 +334,11 @@ impl World {
                     let prepared = self.prepare(wire, true).await;
                     prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
                 }
-                _ => return Err(trouble.at(op.step(), self.tables.dialect)),
+                _ => {
+                    let error = trouble.at(op.step(), self.tables.dialect);
+                    // What broke the first time may have been done.
+                    return Err(if revived { error.perhaps() } else { error });
+                }
             }
         }
     }

@@ -41,8 +41,7 @@ impl Link for Connection {
         let values = Params::Positional(bound.collect());
         let done = self.0.exec_drop(statement.text.as_str(), values).await;
         done.map_err(|error| trouble(&error))?;
-        // How many rows an insert changed depends on a flag of the connection; the id it tells does not.
-        Ok(match statement.text.starts_with("INSERT") {
+        Ok(match statement.tells {
             true => self.0.last_insert_id(),
             false => Some(self.0.affected_rows()),
         })
