@@ -70,6 +70,15 @@ impl Sql {
         Self::with(url, Some(clock))
     }
 
+    /// Does now what is done every ten minutes: removes what is long idle. For tests.
+    ///
+    /// # Errors
+    /// If the database cannot do it.
+    #[cfg(feature = "conformance")]
+    pub async fn clean(&self) -> Result<()> {
+        self.world.ask_aside(Op::Clean).await.map(drop)
+    }
+
     fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {
         let mut params = url.params();
         let (connect, settings) = connector(url, &mut params, clock)?;
