@@ -1,5 +1,6 @@
 //! What the tests of Leasehold are made of. Nothing that ships depends on it.
 //!
+//! - [`disk`]: a small disk that can be filled.
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
 //! - [`process`]: real processes as values, killed when they are dropped.
 //! - [`peers`]: the libraries that ours contends with.
@@ -10,6 +11,7 @@
 //! - [`log`]: what was logged while a closure ran.
 //! - [`skip`]: skipping on purpose, printed and counted.
 
+pub mod disk;
 pub mod faulty;
 pub mod log;
 pub mod peers;

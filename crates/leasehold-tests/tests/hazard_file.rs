@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::Clock;
+use leasehold_testkit::disk::Disk;
 use leasehold_testkit::poll::until;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::skip;
@@ -212,23 +213,11 @@ fn a_full_disk_is_said_and_loses_nothing() {
         return;
     }
     let world = World::new(Duration::from_secs(60));
-    let disk = world.home.path().join("disk");
-    std::fs::create_dir(&disk).expect("a directory");
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
-        .arg(&disk)
-        .status();
-    assert!(
-        mounted.is_ok_and(|status| status.success()),
-        "this test mounts a small tmpfs: run it as root, or skip it with LEASEHOLD_SKIP=full-disk"
-    );
-    let _unmount = Unmount(disk.clone());
-    let mut locker = Process::start(&mut world.command(&disk.join("locks")));
+    let disk = Disk::small(&world.home.path().join("disk"), 256);
+    let mut locker = Process::start(&mut world.command(&disk.path().join("locks")));
     assert_eq!(locker.hear(), "ready");
     let _ = fence(&locker.ask("lock held"));
-    let filler = disk.join("filler");
-    let full = std::fs::write(&filler, vec![0; 1 << 20]).expect_err("the disk is full");
-    assert_eq!(full.raw_os_error(), Some(28), "{full}");
+    disk.fill();
     let refused = locker.ask("lock another");
     assert!(
         refused.starts_with("error unavailable") && refused.contains("space"),
@@ -244,17 +233,8 @@ fn a_full_disk_is_said_and_loses_nothing() {
         locker.ask("try held").starts_with("held "),
         "and taken again"
     );
-    std::fs::remove_file(&filler).expect("removed");
+    disk.free();
     let _ = fence(&locker.ask("lock another"));
-}
-
-/// Unmounts when the test ends, however it ends.
-struct Unmount(PathBuf);
-
-impl Drop for Unmount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 #[test]
@@ -299,6 +279,15 @@ fn a_file_system_that_may_be_remote_is_refused() {
     let locker = Process::start(&mut world.command(&mounted.join("locks")));
     let refused = locker.hear();
     assert!(refused.starts_with("error unsupported"), "{refused}");
+}
+
+/// Unmounts when the test ends, however it ends.
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Hazards of the databases, with real servers and real processes.
 #![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
+mod databases;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use databases::{fence, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Event, Identity, Inbox, Mode, Session, Sql, Standing, Url,
 };
@@ -15,45 +18,52 @@ use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::pgbouncer::PgBouncer;
 use leasehold_testkit::servers::postgres::Postgres;
 
-fn locker(url: &str, lease_ms: u32) -> Process {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_locker"));
-    let locker = Process::start(command.arg(url).arg(lease_ms.to_string()));
-    assert_eq!(locker.hear(), "ready");
-    locker
-}
-
-fn fence(answer: &str) -> u64 {
-    let fence = answer
-        .strip_prefix("held ")
-        .and_then(|fence| fence.parse().ok());
-    fence.unwrap_or_else(|| panic!("not held: {answer}"))
-}
-
 fn sqlite() -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let url = format!("sqlite:{}/locks.db", dir.path().display());
     (dir, url)
 }
 
-/// Many processes add to a number that only the lock protects, while holders are killed: none is lost, none twice.
-fn storm(url: &str, processes: u64, rounds: u64) {
+/// Processes add to a number that only the lock protects, while as many as `doomed` of them are killed holding it:
+/// nothing is lost, nothing is counted twice.
+fn storm(url: &str, processes: u64, doomed: u64, rounds: u64) {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("number").display().to_string();
     std::fs::write(&file, "0").expect("writable");
-    let mut lockers: Vec<_> = (0..processes).map(|_| locker(url, 700)).collect();
-    let mut doomed: Vec<_> = (0..3).map(|_| locker(url, 700)).collect();
-    for locker in &mut lockers {
+    let clock = Clock::boot();
+    let mut lockers = start_all(url, 3_000, processes);
+    let mut counters = lockers.split_off(doomed as usize);
+    let before = clock.now();
+    for locker in &mut counters {
         locker.say(&format!("count x {file} {rounds}"));
     }
-    for mut dies in doomed.drain(..) {
-        assert!(fence(&dies.ask("lock x")) > 0);
+    for dies in &mut lockers {
+        dies.say("lock x");
+    }
+    for dies in lockers {
+        assert!(fence(&dies.hear_within(Duration::from_secs(60))) > 0);
         dies.kill();
     }
-    for locker in &lockers {
-        assert_eq!(locker.hear(), "counted");
+    for locker in &counters {
+        assert_eq!(locker.hear_within(Duration::from_secs(60)), "counted");
     }
+    let took = Duration::from_micros(clock.now() - before);
+    println!("{processes} processes, {doomed} of them killed: {took:?}");
     let number = std::fs::read_to_string(&file).expect("readable");
-    assert_eq!(number, (processes * rounds).to_string());
+    assert_eq!(number, (counters.len() as u64 * rounds).to_string());
+}
+
+/// So many processes, all started before the first is heard.
+fn start_all(url: &str, lease_ms: u32, processes: u64) -> Vec<Process> {
+    let start = |_| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_locker"));
+        Process::start(command.arg(url).arg(lease_ms.to_string()))
+    };
+    let lockers: Vec<_> = (0..processes).map(start).collect();
+    for locker in &lockers {
+        assert_eq!(locker.hear(), "ready", "{url}");
+    }
+    lockers
 }
 
 /// A dead holder's lock passes on after its lease, to whoever waits in another process.
@@ -107,7 +117,7 @@ fn sqlite_between_processes() {
     let (_dir, url) = sqlite();
     hand_over(&url);
     dead_holder(&url);
-    storm(&url, 10, 30);
+    storm(&url, 32, 3, 8);
 }
 
 #[test]
@@ -115,9 +125,8 @@ fn postgres_between_processes() {
     let server = Postgres::start();
     hand_over(&server.url());
     dead_holder(&server.url());
-    storm(&server.url(), 10, 30);
-    let deadlocks = server.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'");
-    assert_eq!(deadlocks, "0");
+    storm(&server.url(), 32, 3, 8);
+    assert_eq!(server.deadlocks(), "0");
 }
 
 #[test]
@@ -125,10 +134,8 @@ fn mariadb_between_processes() {
     let server = MariaDb::start();
     hand_over(&server.url());
     dead_holder(&server.url());
-    storm(&server.url(), 10, 30);
-    let counter =
-        "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'";
-    assert_eq!(server.sql(counter), "0");
+    storm(&server.url(), 32, 3, 8);
+    assert_eq!(server.deadlocks(), "0");
 }
 
 #[test]
@@ -136,20 +143,13 @@ fn behind_a_pooler() {
     let server = Postgres::start();
     let pooler = PgBouncer::before(&server, 3);
     hand_over(&pooler.url());
-    storm(&pooler.url(), 6, 30);
+    storm(&pooler.url(), 8, 2, 20);
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
 /// Many who begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
-    let start = |_| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_locker"));
-        Process::start(command.arg(url).arg("5000"))
-    };
-    let lockers: Vec<_> = (0..6).map(start).collect();
-    for locker in &lockers {
-        assert_eq!(locker.hear(), "ready", "{url}");
-    }
+    drop(start_all(url, 5_000, 6));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn tables_that_vanish_are_a_loss_and_come_back() {
 #[test]
 fn a_statement_timeout_is_not_shown() {
     let server = Postgres::with(&["statement_timeout=40ms", "fsync=off"]);
-    storm(&server.url(), 6, 10);
+    storm(&server.url(), 8, 2, 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

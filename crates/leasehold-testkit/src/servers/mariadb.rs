@@ -1,23 +1,29 @@
 //! MariaDB: one server.
 
+use std::ops::{Deref, DerefMut};
 use std::process::Command;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
-
-use super::postgres::{as_user, give, run};
-use super::{Running, directory, free_port};
-use crate::poll::until;
+use super::database::{Host, Setup, printed};
 
 /// One `mariadbd`.
 #[derive(Debug)]
 pub struct MariaDb {
-    home: TempDir,
-    /// Where it listens on the loopback address.
-    pub port: u16,
+    host: Host,
     settings: Vec<String>,
-    /// None while it is stopped.
-    running: Option<Running>,
+}
+
+impl Deref for MariaDb {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for MariaDb {
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
 }
 
 impl MariaDb {
@@ -33,26 +39,51 @@ impl MariaDb {
 
     /// A server with these settings besides the usual ones.
     pub fn with(settings: &[&str]) -> Self {
-        let (home, port) = (directory(), free_port());
-        give(home.path(), "mysql");
-        let data = format!("--datadir={}/data", home.path().display());
-        let mut install = as_user("mysql");
-        let words = [
+        Self::set_up(&Setup {
+            settings,
+            ..Setup::default()
+        })
+    }
+
+    /// A server with more than settings.
+    pub fn set_up(setup: &Setup<'_>) -> Self {
+        let host = Host::new("mysql", setup, ask);
+        let home = host.home().display().to_string();
+        let data = format!("--datadir={}", host.data().display());
+        // Only what is needed: a small disk is soon full.
+        let small = "--innodb-log-file-size=8M";
+        // Servers that share a directory for temporary tables remove each other's.
+        let temporary = format!("--tmpdir={home}");
+        let auth = "--auth-root-authentication-method=normal";
+        host.run(&[
             "mariadb-install-db",
             "--no-defaults",
             &data,
-            "--auth-root-authentication-method=normal",
+            &temporary,
+            small,
+            auth,
             "--skip-test-db",
+        ]);
+        let mut settings = vec![
+            data,
+            temporary,
+            format!("--port={}", host.port),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--socket={home}/socket"),
+            "--max-connections=400".to_owned(),
+            "--innodb-buffer-pool-size=64M".to_owned(),
         ];
-        install.extend(words.map(str::to_owned));
-        let _ = run(&install);
-        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut server = Self {
-            home,
-            port,
-            settings,
-            running: None,
-        };
+        if setup.disk.is_some() {
+            settings.push(small.to_owned());
+        }
+        if setup.tls {
+            settings.extend([
+                format!("--ssl-cert={home}/server.crt"),
+                format!("--ssl-key={home}/server.key"),
+            ]);
+        }
+        settings.extend(setup.settings.iter().map(|&setting| setting.to_owned()));
+        let mut server = Self { host, settings };
         server.restart();
         let _ = server.sql("CREATE DATABASE IF NOT EXISTS lab");
         server
@@ -60,88 +91,32 @@ impl MariaDb {
 
     /// Starts it again, with what is on its disk, and waits until it answers.
     pub fn restart(&mut self) {
-        drop(self.running.take());
-        let dir = self.home.path().display().to_string();
-        let mut words = as_user("mysql");
-        words.extend([
-            "mariadbd".to_owned(),
-            "--no-defaults".to_owned(),
-            format!("--datadir={dir}/data"),
-            format!("--port={}", self.port),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--socket={dir}/socket"),
-            "--max-connections=400".to_owned(),
-            "--innodb-buffer-pool-size=64M".to_owned(),
-        ]);
+        let mut words = ["mariadbd", "--no-defaults"].map(str::to_owned).to_vec();
         words.extend(self.settings.iter().cloned());
-        let server = Running::start(&words[0], "mariadb", self.home.path(), &words[1..]);
-        self.running = Some(server);
-        until("the server answers", || match self.try_sql("SELECT 1") {
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("{error}; it said: {}", self.output())),
-        });
-    }
-
-    /// Kills it as `kill -9` does.
-    pub fn kill(&mut self) {
-        drop(self.running.take());
-    }
-
-    /// Stops it, as a machine that hangs, or lets it go on.
-    ///
-    /// # Panics
-    /// If it was killed.
-    pub fn pause(&self, paused: bool) {
-        let signal = if paused { Signal::STOP } else { Signal::CONT };
-        self.running.as_ref().expect("it runs").signal(signal);
-    }
-
-    /// What it said so far.
-    pub fn output(&self) -> String {
-        self.running
-            .as_ref()
-            .map(Running::output)
-            .unwrap_or_default()
+        self.host.start(&words);
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
-        format!("mysql://root@127.0.0.1:{}/lab", self.port)
+        self.url_by(self.host.port)
     }
 
-    /// Runs a statement; answers with what it printed.
-    ///
-    /// # Panics
-    /// If it fails.
-    pub fn sql(&self, statement: &str) -> String {
-        self.try_sql(statement)
-            .unwrap_or_else(|error| panic!("{statement}: {error}"))
+    /// Its URL by another port, of something between.
+    pub fn url_by(&self, port: u16) -> String {
+        format!("mysql://root@127.0.0.1:{port}/lab{}", self.host.options())
     }
 
-    /// The same, with the error.
-    ///
-    /// # Errors
-    /// What the client said.
-    ///
-    /// # Panics
-    /// If the client is not installed.
-    pub fn try_sql(&self, statement: &str) -> Result<String, String> {
-        let mut client = Command::new("mariadb");
-        let _ = client.args([
-            "--no-defaults",
-            "-h",
-            "127.0.0.1",
-            "-P",
-            &self.port.to_string(),
-        ]);
-        let _ = client.args(["-u", "root", "-N", "-B", "-e", statement]);
-        let done = client
-            .output()
-            .expect("mariadb is not installed: run scripts/servers mariadb");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        match done.status.success() {
-            true => Ok(text(&done.stdout)),
-            false => Err(text(&done.stderr)),
-        }
+    /// How many deadlocks it has met.
+    pub fn deadlocks(&self) -> String {
+        self.sql(
+            "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'",
+        )
     }
+}
+
+fn ask(port: u16, statement: &str) -> Result<String, String> {
+    let mut client = Command::new("mariadb");
+    let _ = client.args(["--no-defaults", "-h", "127.0.0.1", "-P", &port.to_string()]);
+    let _ = client.args(["-u", "root", "-N", "-B", "-e", statement]);
+    printed(client, "mariadb")
 }

@@ -2,7 +2,8 @@
 
 use tempfile::TempDir;
 
-use super::postgres::{Postgres, as_user, give};
+use super::database::{as_user, give};
+use super::postgres::Postgres;
 use super::{Running, directory, free_port};
 use crate::poll::until;
 

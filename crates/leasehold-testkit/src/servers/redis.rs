@@ -1,11 +1,12 @@
 //! Redis: one server, with TLS, below Sentinel, as a Cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::certificates::certificates;
 use super::wall::Wall;
 use super::{Running, directory, free_port};
 use crate::poll::until;
@@ -190,34 +191,6 @@ impl Redis {
         let text = [output.stdout, output.stderr].concat();
         String::from_utf8_lossy(&text).into_owned()
     }
-}
-
-/// A certificate authority and a certificate for the loopback address.
-fn certificates(dir: &Path) {
-    let openssl = |args: &str| {
-        let done = Command::new("openssl")
-            .args(words(args))
-            .current_dir(dir)
-            .output();
-        let done = done.expect("openssl runs");
-        assert!(
-            done.status.success(),
-            "{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-    };
-    let name = dir.join("names");
-    std::fs::write(&name, "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("writable");
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(&format!(
-        "req -x509 {key} -keyout ca.key -out ca.crt -days 30 -subj /CN=test-authority"
-    ));
-    openssl(&format!(
-        "req {key} -keyout server.key -out server.csr -subj /CN=localhost"
-    ));
-    openssl(
-        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 -extfile names",
-    );
 }
 
 /// A master with two replicas, watched by three sentinels.

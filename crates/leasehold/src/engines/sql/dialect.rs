@@ -1,7 +1,7 @@
 //! Where the three databases differ in their words.
 //!
-//! Statements are text, and all that is ever written into them is numbers and hexadecimal digits: there is nothing to
-//! escape. A packet of statements is one round trip on every database, also behind a pooler.
+//! Statements are text, and all that is ever written into them is numbers and hexadecimal digits (names are among the
+//! latter): there is nothing to escape. A packet of statements is one round trip on every database, also behind a pooler.
 
 use std::fmt::Write;
 
@@ -67,6 +67,18 @@ impl Dialect {
     /// A number of 128 bits as a literal.
     pub(super) fn id(self, id: u128) -> String {
         self.bytes(&id.to_be_bytes())
+    }
+
+    /// The place of a bound value in a statement.
+    pub(super) fn place(self, number: &str) -> String {
+        match self {
+            #[cfg(feature = "postgres")]
+            Postgres => format!("${number}"),
+            #[cfg(feature = "mysql")]
+            Mysql => "?".to_owned(),
+            #[cfg(feature = "sqlite")]
+            Sqlite => format!("?{number}"),
+        }
     }
 
     /// A column of bytes as hexadecimal text.

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod beat;
 mod clean;
 mod dialect;
 mod listen;
@@ -67,6 +68,15 @@ impl Sql {
     #[cfg(feature = "conformance")]
     pub fn on_clock(url: &Url, clock: Clock) -> Result<Self> {
         Self::with(url, Some(clock))
+    }
+
+    /// Does now what is done every ten minutes: removes what is long idle. For tests.
+    ///
+    /// # Errors
+    /// If the database cannot do it.
+    #[cfg(feature = "conformance")]
+    pub async fn clean(&self) -> Result<()> {
+        self.world.ask_aside(Op::Clean).await.map(drop)
     }
 
     fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {

@@ -68,8 +68,11 @@ impl Op {
                 Ok(Answer::Done)
             }
             Self::Claim(claim, session) => {
-                let quick = tables.quick_claim(claim, *session, &world.now());
-                if let Some(fence) = single(&wire.run(&quick).await?)? {
+                let (key, now) = (Key::of(&claim.name), world.bound_now());
+                let known = world.known.has(key);
+                let (quick, values) = world.quick.claim(claim, *session, known, now);
+                if let Some(fence) = wire.quick(quick, &values).await? {
+                    world.known.add(key);
                     let held = Held {
                         fence: Fence::new(fence),
                         block: FENCE_BLOCK,
@@ -77,19 +80,17 @@ impl Op {
                     };
                     return Ok(Answer::Standings(vec![Standing::Held(held)]));
                 }
-                carefully(self, world, wire, &[Key::of(&claim.name)]).await
+                world.known.remove(key);
+                carefully(self, world, wire, &[key]).await
             }
             Self::Release(claim, used) => {
-                let quick = tables.quick_release(claim, *used, &world.now());
-                if single(&wire.run(&quick).await?)?.is_some() {
+                let (quick, values) = world.quick.release(claim, *used, world.bound_now());
+                if wire.quick(quick, &values).await?.is_some() {
                     return Ok(Answer::Released(Release::Released));
                 }
                 carefully(self, world, wire, &[Key::of(&claim.name)]).await
             }
-            Self::Beat(claims, _) => {
-                let keys: Vec<_> = claims.iter().map(|claim| Key::of(&claim.name)).collect();
-                carefully(self, world, wire, &keys).await
-            }
+            Self::Beat(claims, session) => super::beat::beat(world, wire, claims, *session).await,
             Self::Close(_, names) => {
                 let keys: Vec<_> = names.iter().map(Key::of).collect();
                 carefully(self, world, wire, &keys).await
@@ -162,11 +163,7 @@ impl Op {
                 tables.session,
                 tables.dialect.id(session.as_u128())
             )],
-            Self::Beat(_, session) => vec![format!(
-                "UPDATE {} SET seen = {now} WHERE id = {} AND seen < {now} - 3600000000",
-                tables.session,
-                tables.dialect.id(session.as_u128())
-            )],
+            Self::Beat(_, session) => vec![tables.seen(*session, &now.to_string())],
             Self::Evict(name, fence, ended) => post::trace(tables, was, name, *fence, ended, now),
             _ => Vec::new(),
         }
@@ -180,7 +177,7 @@ fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {
 
 /// The transaction: locks the lines in the order of their keys, applies the rule, writes what changed and tells those
 /// whom it concerns. Two round trips.
-async fn carefully(
+pub(super) async fn carefully(
     op: &Op,
     world: &World,
     wire: &mut Wire,
@@ -237,12 +234,14 @@ fn locked(rows: &[Rows]) -> Result<(Vec<Stored>, Micros), Trouble> {
     Ok((rows::lines(lines, claims)?, now))
 }
 
-/// The single number of a packet's last rows; none for no row or 0.
-fn single(rows: &[Rows]) -> Result<Option<u64>, Trouble> {
-    let row = rows.last().and_then(|rows| rows.first());
-    match row {
-        None => Ok(None),
-        Some(row) => Ok(Some(number(row, 0)?).filter(|number| *number != 0)),
+impl Tables {
+    /// Once an hour a session is noted to be there.
+    pub(super) fn seen(&self, session: SessionId, now: &str) -> String {
+        format!(
+            "UPDATE {} SET seen = {now} WHERE id = {} AND seen < {now} - 3600000000",
+            self.session,
+            self.dialect.id(session.as_u128())
+        )
     }
 }
 

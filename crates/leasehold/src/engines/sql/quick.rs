@@ -1,99 +1,206 @@
-//! The two statements of a claim that meets nobody: one to take an idle line, one to leave it. Each decides by the
-//! line's own row alone, so it is right however long it waited for that row.
+//! The statements of a claim that meets nobody: one to take an idle line, one to leave it. Each decides by the line's
+//! own row alone, so it is right however long it waited for that row.
+//!
+//! They are asked again and again, so their values go beside them and the database keeps what it made of them. A name
+//! that this process has used before has a row, most likely; to change it costs about half of what it costs to insert
+//! it or change it.
 
-#[cfg(feature = "mysql")]
+use sha2::{Digest, Sha256};
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::dialect::Dialect;
 use super::rows::Key;
 use super::tables::Tables;
 use crate::claim::{Claim, SessionId};
-use crate::clock::micros;
+use crate::clock::{Micros, micros};
 use crate::fence::FENCE_BLOCK;
 
 /// Above this the careful way looks whether fences are left.
 const PLENTY: i64 = i64::MAX - (1 << 40);
 
-impl Tables {
-    /// Takes an idle line; answers with the fence, or with nothing (or 0) if the line is not idle.
-    pub(super) fn quick_claim(&self, claim: &Claim, session: SessionId, now: &str) -> String {
-        let (d, line, lease) = (self.dialect, &self.line, micros(claim.lease));
-        let (weight, capacity) = (claim.mode.weight(), claim.mode.capacity());
-        let (key, name) = (Key::of(&claim.name).0, claim.name.as_str().as_bytes());
-        let (id, session) = (d.id(claim.id.as_u128()), d.id(session.as_u128()));
-        let columns =
-            "k, name, capacity, last, crowd, id, session, weight, lease, since, deadline, fence";
-        let first = match d {
-            #[cfg(feature = "mysql")]
-            Dialect::Mysql => "LAST_INSERT_ID(floor + 1)",
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            _ => "floor + 1",
-        };
-        let values = format!(
-            "{}, {}, {capacity}, floor + {FENCE_BLOCK}, 0, {id}, {session}, {weight}, {lease}, now, now + {lease}, {first}",
-            d.id(key),
-            d.bytes(name)
-        );
-        let from = format!("FROM {}, (SELECT {now} AS now) AS clock", self.meta);
-        let insert =
-            format!("INSERT INTO {line} AS l ({columns}) SELECT {values} {from} WHERE true");
-        match d {
-            #[cfg(feature = "mysql")]
-            Dialect::Mysql => {
-                let insert = insert.replace(" AS l (", " (");
-                let taken = [
-                    ("capacity", capacity.to_string()),
-                    ("session", session),
-                    ("weight", weight.to_string()),
-                    ("lease", lease.to_string()),
-                    ("since", now.to_owned()),
-                    ("deadline", format!("{now} + {lease}")),
-                    ("last", format!("last + {FENCE_BLOCK}")),
-                ];
-                format!(
-                    "{insert} {}; SELECT LAST_INSERT_ID()",
-                    on_duplicate_key(&taken, &id)
-                )
-            }
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            _ => format!("{insert} {} RETURNING fence", on_conflict()),
+/// A value of a statement.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+/// A statement whose values are bound.
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) text: String,
+    /// Whether it tells a number of its own, rather than how many rows it changed.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "for MySQL"))]
+    pub(super) tells: bool,
+    /// Made of the text: whoever uses the same name means the same statement.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "for PostgreSQL")
+    )]
+    pub(super) name: String,
+    /// Which value belongs to each place, for a database that counts places.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "for MySQL"))]
+    pub(super) places: Vec<usize>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Quick {
+    insert: Statement,
+    take: Statement,
+    release: Statement,
+}
+
+impl Quick {
+    /// For these tables. `now` is how the database is asked for the time, unless the time is bound as well.
+    pub(super) fn new(tables: &Tables, now: Option<&str>) -> Self {
+        Self {
+            insert: Statement::new(tables, &insert(tables, now.unwrap_or("#8"))),
+            take: Statement::new(tables, &take(tables, now.unwrap_or("#7"))),
+            release: Statement::new(tables, &release(tables, now.unwrap_or("#4"))),
         }
     }
 
+    /// Takes an idle line, or a new one unless it is `known` to have a row; answers with the fence, or with nothing
+    /// (or 0) if there is no such line.
+    pub(super) fn claim(
+        &self,
+        claim: &Claim,
+        session: SessionId,
+        known: bool,
+        now: Option<Micros>,
+    ) -> (&Statement, Vec<Value>) {
+        let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
+        let mut values = vec![
+            id(Key::of(&claim.name).0),
+            Value::Number(claim.mode.capacity().into()),
+            id(claim.id.as_u128()),
+            id(session.as_u128()),
+            Value::Number(claim.mode.weight().into()),
+            Value::Number(micros(claim.lease)),
+        ];
+        if !known {
+            values.push(Value::Bytes(claim.name.as_str().as_bytes().into()));
+        }
+        values.extend(now.map(Value::Number));
+        (if known { &self.take } else { &self.insert }, values)
+    }
+
     /// Leaves a line in which the claim is alone; answers with 1, or with nothing (or 0) if it is not.
-    ///
-    /// What is left of the block of fences is given back if nobody was granted a later one, as the rule has it.
-    pub(super) fn quick_release(&self, claim: &Claim, used: u32, now: &str) -> String {
-        let d = self.dialect;
-        let used = used.clamp(1, FENCE_BLOCK);
-        let statement = format!(
-            "UPDATE {} SET last = CASE WHEN last = fence + {FENCE_BLOCK} - 1 THEN fence + {used} - 1 ELSE last END, \
-             id = NULL, session = NULL WHERE k = {} AND crowd = 0 AND id = {} AND deadline > {now}",
-            self.line,
-            d.id(Key::of(&claim.name).0),
-            d.id(claim.id.as_u128())
-        );
-        match d {
-            #[cfg(feature = "mysql")]
-            Dialect::Mysql => format!("{statement}; SELECT ROW_COUNT()"),
-            #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            _ => format!("{statement} RETURNING 1"),
+    pub(super) fn release(
+        &self,
+        claim: &Claim,
+        used: u32,
+        now: Option<Micros>,
+    ) -> (&Statement, Vec<Value>) {
+        let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
+        let mut values = vec![
+            id(Key::of(&claim.name).0),
+            id(claim.id.as_u128()),
+            Value::Number(used.clamp(1, FENCE_BLOCK).into()),
+        ];
+        values.extend(now.map(Value::Number));
+        (&self.release, values)
+    }
+}
+
+impl Statement {
+    /// From a text with `#1`, `#2`, … where the values belong.
+    fn new(tables: &Tables, text: &str) -> Self {
+        let mut parts = text.split('#');
+        let mut written = parts.next().unwrap_or_default().to_owned();
+        let mut places = Vec::new();
+        for part in parts {
+            let (digit, rest) = part.split_at(1);
+            written.push_str(&tables.dialect.place(digit));
+            written.push_str(rest);
+            places.extend(digit.parse::<usize>().map(|place| place - 1));
+        }
+        let digest = Sha256::digest(&written);
+        let name = digest[..8].iter().map(|byte| format!("{byte:02x}"));
+        Self {
+            name: format!("leasehold_{}", name.collect::<String>()),
+            tells: written.contains("LAST_INSERT_ID"),
+            text: written,
+            places,
         }
     }
+}
+
+fn take(tables: &Tables, now: &str) -> String {
+    let (fence, told) = match tables.dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => ("LAST_INSERT_ID(last + 1)", ""),
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        _ => ("last + 1", " RETURNING fence"),
+    };
+    format!(
+        "UPDATE {} SET fence = {fence}, last = last + {FENCE_BLOCK}, capacity = #2, id = #3, session = #4, \
+         weight = #5, lease = #6, since = {now}, deadline = {now} + #6 \
+         WHERE k = #1 AND crowd = 0 AND id IS NULL AND last <= {PLENTY}{told}",
+        tables.line
+    )
+}
+
+fn insert(tables: &Tables, now: &str) -> String {
+    let (line, meta) = (&tables.line, &tables.meta);
+    let fence = format!("(SELECT floor + 1 FROM {meta})");
+    let (alias, fence, told) = match tables.dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => ("", format!("LAST_INSERT_ID({fence})"), ""),
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        _ => (" AS l", fence, " RETURNING fence"),
+    };
+    let taken = match tables.dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => on_duplicate_key(now),
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        _ => on_conflict(),
+    };
+    format!(
+        "INSERT INTO {line}{alias} \
+         (k, name, capacity, last, crowd, id, session, weight, lease, since, deadline, fence) \
+         VALUES (#1, #7, #2, (SELECT floor + {FENCE_BLOCK} FROM {meta}), 0, #3, #4, #5, #6, {now}, {now} + #6, \
+         {fence}) {taken}{told}"
+    )
+}
+
+/// What is left of the block of fences is given back if nobody was granted a later one, as the rule has it.
+fn release(tables: &Tables, now: &str) -> String {
+    let told = match tables.dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => "",
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        _ => " RETURNING 1",
+    };
+    format!(
+        "UPDATE {} SET last = CASE WHEN last = fence + {FENCE_BLOCK} - 1 THEN fence + #3 - 1 ELSE last END, \
+         id = NULL, session = NULL WHERE k = #1 AND crowd = 0 AND id = #2 AND deadline > {now}{told}",
+        tables.line
+    )
 }
 
 /// MariaDB and MySQL. Assignments see the ones before them, so what decides changes last. The fence is told as the last
 /// inserted id; a refusal resets what the list of values has set it to.
 #[cfg(feature = "mysql")]
-fn on_duplicate_key(taken: &[(&str, String)], id: &str) -> String {
+fn on_duplicate_key(now: &str) -> String {
     let idle = "crowd = 0 AND id IS NULL AND last <=";
+    let taken = [
+        ("capacity", "#2".to_owned()),
+        ("session", "#4".to_owned()),
+        ("weight", "#5".to_owned()),
+        ("lease", "#6".to_owned()),
+        ("since", now.to_owned()),
+        ("deadline", format!("{now} + #6")),
+        ("last", format!("last + {FENCE_BLOCK}")),
+    ];
     let taken = taken
-        .iter()
-        .map(|(column, value)| format!("{column} = IF({idle} {PLENTY}, {value}, {column})"));
-    let taken: Vec<_> = taken.collect();
+        .map(|(column, value)| format!("{column} = IF({idle} {PLENTY}, {value}, {column})"))
+        .join(", ");
     format!(
         "ON DUPLICATE KEY UPDATE \
-         fence = IF({idle} {PLENTY}, LAST_INSERT_ID(last + 1), fence + 0 * LAST_INSERT_ID(0)), {}, \
-         id = IF({idle} {PLENTY} + {FENCE_BLOCK}, {id}, id)",
-        taken.join(", ")
+         fence = IF({idle} {PLENTY}, LAST_INSERT_ID(last + 1), fence + 0 * LAST_INSERT_ID(0)), {taken}, \
+         id = IF({idle} {PLENTY} + {FENCE_BLOCK}, #3, id)"
     )
 }
 

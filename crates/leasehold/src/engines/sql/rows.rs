@@ -1,5 +1,7 @@
 //! A line as rows, and the statements that take it from one state to the next.
 
+use std::collections::HashSet;
+
 use sha2::{Digest, Sha256};
 
 use super::tables::Tables;
@@ -9,6 +11,7 @@ use crate::clock::Micros;
 use crate::fence::Fence;
 use crate::line::{Line, Place};
 use crate::name::Name;
+use crate::sync::Shared;
 
 /// A line's key: the first 16 bytes of the digest of its name. No limits of length, case or collation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +23,31 @@ impl Key {
         let mut key = [0; 16];
         key.copy_from_slice(&digest[..16]);
         Self(u128::from_be_bytes(key))
+    }
+}
+
+/// The lines that this process has seen a row of, as far as it remembers.
+#[derive(Debug, Default)]
+pub(super) struct Known(Shared<HashSet<Key>>);
+
+impl Known {
+    /// So many are remembered at most.
+    const MOST: usize = 4096;
+
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.0.lock().contains(&key)
+    }
+
+    pub(super) fn add(&self, key: Key) {
+        let mut known = self.0.lock();
+        if known.len() >= Self::MOST {
+            known.clear();
+        }
+        let _ = known.insert(key);
+    }
+
+    pub(super) fn remove(&self, key: Key) {
+        let _ = self.0.lock().remove(&key);
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::dialect::Dialect;
+use super::quick::{Statement, Value};
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// The rows of one statement. Numbers are decimal, bytes hexadecimal.
@@ -16,7 +17,13 @@ pub(super) type Rows = Vec<Vec<Option<String>>>;
 pub(super) trait Link: Send {
     /// Runs the statements of a packet in one round trip; answers with the rows of each.
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble>;
+
+    /// Runs one statement in one round trip, once the connection knows it; answers with the number it tells.
+    async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble>;
 }
+
+/// What a quick statement tells; nothing, or 0, if it did nothing.
+pub(super) type Told = Option<u64>;
 
 /// Where connections come from.
 #[async_trait]
@@ -48,6 +55,8 @@ pub(super) enum What {
     Again,
     /// The connection is of no more use; the packet may have been done.
     Broken,
+    /// No connection could be made; nothing was done.
+    Unreachable,
     /// The tables are not there.
     Missing,
     /// The database does not let us.
@@ -70,7 +79,9 @@ impl Trouble {
             What::Denied => ErrorKind::Denied,
             What::Unsuitable => ErrorKind::Unsupported,
             What::Again => ErrorKind::TimedOut,
-            What::Broken | What::Missing | What::Other => ErrorKind::Unavailable,
+            What::Broken | What::Unreachable | What::Missing | What::Other => {
+                ErrorKind::Unavailable
+            }
         };
         let error = Error::new(kind, step, self.message).on(dialect.word());
         match self.what {
@@ -103,31 +114,60 @@ impl Wire {
 
     /// Runs one packet. Afterwards no transaction of a packet that failed is left open.
     pub(super) async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        match self.attempt(packet).await {
-            Ok(rows) => Ok(rows),
-            Err(trouble) => {
-                if trouble.what == What::Broken {
-                    self.link = None;
-                } else if self.attempt("ROLLBACK").await.is_err() && trouble.what != What::Other {
-                    // Where there was no transaction some say so; a connection in doubt is not kept.
-                    self.link = None;
-                }
-                Err(trouble)
+        let answer = self.attempt(packet).await;
+        self.settle(answer).await
+    }
+
+    /// Runs one quick statement: nothing, or 0, is told as nothing.
+    pub(super) async fn quick(
+        &mut self,
+        statement: &Statement,
+        values: &[Value],
+    ) -> Result<Told, Trouble> {
+        let mut link = self.take().await?;
+        let answer = within(self.patience, link.quick(statement, values)).await;
+        self.put_back(link, &answer);
+        let told = self.settle(answer).await?;
+        Ok(told.filter(|number| *number != 0))
+    }
+
+    async fn settle<T>(&mut self, answer: Result<T, Trouble>) -> Result<T, Trouble> {
+        if let Err(trouble) = &answer {
+            if matches!(trouble.what, What::Broken | What::Unreachable) {
+                self.link = None;
+            } else if self.attempt("ROLLBACK").await.is_err() && trouble.what != What::Other {
+                // Where there was no transaction some say so; a connection in doubt is not kept.
+                self.link = None;
+            }
+        }
+        answer
+    }
+
+    async fn attempt(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
+        let mut link = self.take().await?;
+        let answer = within(self.patience, link.run(packet)).await;
+        self.put_back(link, &answer);
+        answer
+    }
+
+    /// Taken out while it works: a future that was dropped in the middle leaves no half-read connection behind.
+    async fn take(&mut self) -> Result<Box<dyn Link>, Trouble> {
+        match self.link.take() {
+            Some(link) => Ok(link),
+            None => {
+                let made = within(self.patience, self.connect.connect()).await;
+                made.map_err(|trouble| match trouble.what {
+                    What::Broken => Trouble::new(What::Unreachable, trouble.message),
+                    _ => trouble,
+                })
             }
         }
     }
 
-    async fn attempt(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        // Taken out while it works: a future that was dropped in the middle leaves no half-read connection behind.
-        let mut link = match self.link.take() {
-            Some(link) => link,
-            None => within(self.patience, self.connect.connect()).await?,
-        };
-        let answer = within(self.patience, link.run(packet)).await;
-        if !matches!(&answer, Err(trouble) if trouble.what == What::Broken) {
+    fn put_back<T>(&mut self, link: Box<dyn Link>, answer: &Result<T, Trouble>) {
+        if !matches!(answer, Err(trouble) if trouble.what == What::Broken) {
             self.link = Some(link);
         }
-        answer
     }
 }
 

@@ -8,7 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
-use super::rows::number;
+use super::quick::Quick;
+use super::rows::{Known, number};
 use super::tables::{Tables, VERSION};
 use super::wire::{Connect, Rows, Trouble, What, Wire};
 use crate::claim::{ById, SessionId};
@@ -36,6 +37,8 @@ pub(super) struct Settings {
 
 pub(super) struct World {
     pub(super) tables: Tables,
+    pub(super) quick: Quick,
+    pub(super) known: Known,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) settings: Settings,
     pub(super) watch: Watch,
@@ -58,7 +61,13 @@ const PATIENCE: Micros = 10_000_000;
 
 impl World {
     pub(super) fn new(tables: Tables, connect: Arc<dyn Connect>, settings: Settings) -> Arc<Self> {
+        let now = match settings.clock {
+            None => tables.dialect.now(),
+            Some(_) => None,
+        };
         Arc::new_cyclic(|this| Self {
+            quick: Quick::new(&tables, now),
+            known: Known::default(),
             tables,
             connect,
             watch: Watch::default(),
@@ -81,6 +90,12 @@ impl World {
             (Some(clock), _) => clock.now().to_string(),
             (None, None) => Clock::boot().now().to_string(),
         }
+    }
+
+    /// The time as a quick statement is told it, unless it asks the database.
+    pub(super) fn bound_now(&self) -> Option<Micros> {
+        let clock = self.settings.clock.as_ref();
+        clock.map(Clock::now)
     }
 
     /// A moment of the tables, for people.
@@ -319,7 +334,11 @@ impl World {
                     let prepared = self.prepare(wire, true).await;
                     prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
                 }
-                _ => return Err(trouble.at(op.step(), self.tables.dialect)),
+                _ => {
+                    let error = trouble.at(op.step(), self.tables.dialect);
+                    // What broke the first time may have been done.
+                    return Err(if revived { error.perhaps() } else { error });
+                }
             }
         }
     }

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, Row, Value};
+use mysql_async::{Conn, Error, Opts, Params, Row, Value};
 
-use super::super::wire::{Link, Rows, Trouble, What};
+use super::super::quick::{Statement, Value as Bound};
+use super::super::wire::{Link, Rows, Told, Trouble, What};
 
 /// A connection.
 pub(super) struct Connection(Conn);
@@ -29,6 +30,21 @@ impl Link for Connection {
             Ok(answers)
         };
         answers.await.map_err(|error: Error| trouble(&error))
+    }
+
+    /// The server prepares it the first time; the answer is in its last word, not in rows.
+    async fn quick(&mut self, statement: &Statement, values: &[Bound]) -> Result<Told, Trouble> {
+        let bound = statement.places.iter().map(|place| match &values[*place] {
+            Bound::Number(number) => Value::UInt(*number),
+            Bound::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        });
+        let values = Params::Positional(bound.collect());
+        let done = self.0.exec_drop(statement.text.as_str(), values).await;
+        done.map_err(|error| trouble(&error))?;
+        Ok(match statement.tells {
+            true => self.0.last_insert_id(),
+            false => Some(self.0.affected_rows()),
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! With the server's address in `mod.rs`, the only file that names `tokio-postgres`.
 
+use std::collections::HashSet;
+use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
 
@@ -10,8 +12,11 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::super::dialect::Dialect;
+use super::super::quick::{Statement, Value};
+use super::super::rows::number;
 use super::super::tls::Security;
-use super::super::wire::{Heard, Link, Listening, Rows, Trouble, What};
+use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What};
 
 /// How the connection is encrypted.
 #[derive(Clone)]
@@ -28,6 +33,8 @@ impl Tls {
 pub(super) struct Connection {
     client: Client,
     ended: tokio::task::JoinHandle<()>,
+    /// The names of the statements that the server has taken over this connection.
+    prepared: HashSet<String>,
 }
 
 impl Connection {
@@ -59,7 +66,12 @@ impl Connection {
                 }
             }
         });
-        Ok(Self { client, ended })
+        let prepared = HashSet::new();
+        Ok(Self {
+            client,
+            ended,
+            prepared,
+        })
     }
 
     /// Listens to a channel until the connection ends.
@@ -77,9 +89,76 @@ impl Connection {
 #[async_trait]
 impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        let messages = self.client.simple_query(packet).await;
+        self.ask(packet).await.map_err(|e| trouble(&e))
+    }
+
+    /// The statement is prepared under a name that is made of its text, so that a pooler may send every packet to
+    /// another connection of the server: there it is either the same statement or unknown. The packet that prepares it
+    /// also executes it.
+    async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
+        let Statement { name, text, .. } = statement;
+        let execute = format!("EXECUTE {name} ({})", literals(values));
+        let mut known = self.prepared.contains(name);
+        for _ in 0..TRIES {
+            let answer = match known {
+                true => self.ask(&execute).await,
+                false => {
+                    let types = types(values);
+                    let packet = format!("PREPARE {name} ({types}) AS {text}; {execute}");
+                    self.ask(&packet).await
+                }
+            };
+            match answer {
+                Err(error) if error.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
+                    known = false;
+                }
+                Err(error) if error.code() == Some(&SqlState::DUPLICATE_PSTATEMENT) => known = true,
+                Err(error) => return Err(trouble(&error)),
+                Ok(answers) => {
+                    let _ = known || self.prepared.insert(name.clone());
+                    return single(&answers);
+                }
+            }
+        }
+        Err(Trouble::new(What::Again, "a pooler is in the way"))
+    }
+}
+
+/// How often a pooler may choose a connection that is not as the last one was.
+const TRIES: usize = 20;
+
+/// The single number of a packet's last rows.
+fn single(answers: &[Rows]) -> Result<Told, Trouble> {
+    let row = answers.last().and_then(|rows| rows.first());
+    row.map(|row| number(row, 0)).transpose()
+}
+
+fn literals(values: &[Value]) -> String {
+    let mut literals = String::with_capacity(320);
+    for value in values {
+        if !literals.is_empty() {
+            literals.push_str(", ");
+        }
+        match value {
+            Value::Number(number) => drop(write!(literals, "{number}")),
+            Value::Bytes(bytes) => literals.push_str(&Dialect::Postgres.bytes(bytes)),
+        }
+    }
+    literals
+}
+
+fn types(values: &[Value]) -> String {
+    let types = values.iter().map(|value| match value {
+        Value::Number(_) => "bigint",
+        Value::Bytes(_) => "bytea",
+    });
+    types.collect::<Vec<_>>().join(", ")
+}
+
+impl Connection {
+    async fn ask(&self, packet: &str) -> Result<Vec<Rows>, tokio_postgres::Error> {
         let (mut answers, mut rows) = (Vec::new(), Rows::new());
-        for message in messages.map_err(|e| trouble(&e))? {
+        for message in self.client.simple_query(packet).await? {
             match message {
                 SimpleQueryMessage::Row(row) => {
                     let cells = (0..row.len()).map(|at| row.get(at).map(str::to_owned));

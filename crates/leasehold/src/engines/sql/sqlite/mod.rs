@@ -1,4 +1,4 @@
-//! SQLite: a file, a connection, and a thread that owns it.
+//! SQLite: a file.
 
 mod wire;
 
@@ -44,7 +44,7 @@ impl Connect for File {
     }
 
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
-        let link = wire::Thread::start(self.path.clone(), self.full)?;
+        let link = wire::Connection::open(self.path.clone(), self.full).await?;
         Ok(Box::new(link))
     }
 

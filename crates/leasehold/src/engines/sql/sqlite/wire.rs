@@ -1,86 +1,161 @@
 //! The only file that names `rusqlite`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::types::ValueRef;
-use rusqlite::{Batch, Connection, ErrorCode};
-use tokio::sync::{mpsc, oneshot};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Batch, Connection as File, ErrorCode, ToSql, params_from_iter};
+use tokio::task::spawn_blocking;
 
-use super::super::wire::{Link, Rows, Trouble, What};
+use super::super::quick::{Statement, Value};
+use super::super::wire::{Link, Rows, Told, Trouble, What};
 
-/// A thread that owns a connection: SQLite blocks, and a runtime's threads must not.
-pub(super) struct Thread(mpsc::UnboundedSender<Packet>);
+/// An open file.
+///
+/// A commit that neither waits for others nor for the disk takes some microseconds, less than a change of threads, so
+/// it is done where it is asked for. Whatever waits is done on a thread that may: everything while somebody else
+/// writes, every commit if each reaches the disk, and the checkpoints.
+pub(super) struct Connection {
+    /// None while another thread has it.
+    file: Option<File>,
+    full: bool,
+    /// How much was asked since the last checkpoint.
+    asked: u32,
+}
 
-type Packet = (String, oneshot::Sender<Result<Vec<Rows>, Trouble>>);
+/// A checkpoint after so many packets: a few megabytes.
+const CHECKPOINT: u32 = 500;
 
-impl Thread {
-    pub(super) fn start(path: PathBuf, full: bool) -> Result<Self, Trouble> {
-        let (send, mut packets) = mpsc::unbounded_channel::<Packet>();
-        let thread = std::thread::Builder::new().name("leasehold-sqlite".to_owned());
-        let started = thread.spawn(move || {
-            let mut connection = None;
-            while let Some((packet, tell)) = packets.blocking_recv() {
-                let answer = match &connection {
-                    Some(connection) => run(connection, &packet),
-                    None => open(&path, full).and_then(|opened| {
-                        let opened = connection.insert(opened);
-                        run(opened, &packet)
-                    }),
-                };
-                drop(tell.send(answer));
-            }
+impl Connection {
+    pub(super) async fn open(path: PathBuf, full: bool) -> Result<Self, Trouble> {
+        let file = elsewhere(move || {
+            let mut file = File::open(path)?;
+            file.busy_handler(Some(wait))?;
+            file.pragma_update(None, "journal_mode", "wal")?;
+            file.pragma_update(None, "synchronous", if full { "full" } else { "normal" })?;
+            file.pragma_update(None, "wal_autocheckpoint", 0)?;
+            file.busy_timeout(Duration::ZERO)?;
+            Ok(file)
         });
-        match started {
-            Ok(_) => Ok(Self(send)),
-            Err(error) => Err(Trouble::new(What::Other, format!("no thread: {error}"))),
+        Ok(Self {
+            file: Some(file.await?.map_err(trouble)?),
+            full,
+            asked: 0,
+        })
+    }
+
+    /// Does it here if nothing is in the way.
+    fn at_once<T>(
+        &mut self,
+        work: impl FnOnce(&File) -> Result<T, rusqlite::Error>,
+    ) -> Option<Result<T, Trouble>> {
+        self.asked += 1;
+        let file = self.file.as_ref()?;
+        if self.full || self.asked > CHECKPOINT {
+            return None;
+        }
+        match work(file) {
+            Err(error) if is_busy(&error) && file.is_autocommit() => None,
+            answer => Some(answer.map_err(trouble)),
         }
     }
+
+    /// Does it on a thread that may wait.
+    async fn patiently<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&File) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let gone = || Trouble::new(What::Broken, "the file was left in the middle");
+        let mut file = self.file.take().ok_or_else(gone)?;
+        let checkpoint = self.asked > CHECKPOINT;
+        let done = elsewhere(move || {
+            let answer = file.busy_handler(Some(wait)).and_then(|()| work(&file));
+            let answer = file.busy_timeout(Duration::ZERO).and(answer);
+            if checkpoint && file.is_autocommit() {
+                // As far as others let it; what is left the next one does.
+                drop(file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
+            }
+            (file, answer)
+        });
+        let (file, answer) = done.await?;
+        if checkpoint && file.is_autocommit() {
+            self.asked = 0;
+        }
+        self.file = Some(file);
+        answer.map_err(trouble)
+    }
+}
+
+async fn elsewhere<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| Trouble::new(What::Broken, format!("the thread of the file: {error}")))
 }
 
 #[async_trait]
-impl Link for Thread {
+impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        let (tell, told) = oneshot::channel();
-        drop(self.0.send((packet.to_owned(), tell)));
-        let gone = |_| Trouble::new(What::Broken, "the thread of the file is gone");
-        told.await.map_err(gone)?
+        if let Some(answer) = self.at_once(|file| run(file, packet)) {
+            return answer;
+        }
+        let packet = packet.to_owned();
+        self.patiently(move |file| run(file, &packet)).await
     }
-}
 
-fn open(path: &Path, full: bool) -> Result<Connection, Trouble> {
-    let mut connection = Connection::open(path).map_err(trouble)?;
-    connection.busy_handler(Some(wait)).map_err(trouble)?;
-    let synchronous = if full { "full" } else { "normal" };
-    for (setting, value) in [("journal_mode", "wal"), ("synchronous", synchronous)] {
-        let set = connection.pragma_update(None, setting, value);
-        set.map_err(trouble)?;
+    async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
+        if let Some(answer) = self.at_once(|file| quick(file, &statement.text, values)) {
+            return answer;
+        }
+        let (text, values) = (statement.text.clone(), values.to_vec());
+        self.patiently(move |file| quick(file, &text, &values))
+            .await
     }
-    Ok(connection)
 }
 
 /// Somebody else writes. SQLite's own handler waits for up to 100 ms between two looks, which is long for a lock.
 #[expect(
     clippy::disallowed_methods,
-    reason = "SQLite asks on its own thread, which is ours"
+    reason = "SQLite asks on a thread that may wait"
 )]
 fn wait(times: i32) -> bool {
     std::thread::sleep(Duration::from_micros(rand::random_range(100..1_000)));
     times < 20_000
 }
 
-fn run(connection: &Connection, packet: &str) -> Result<Vec<Rows>, Trouble> {
+fn quick(file: &File, text: &str, values: &[Value]) -> Result<Told, rusqlite::Error> {
+    let mut statement = file.prepare_cached(text)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let told = match rows.next()? {
+        Some(row) => Some(row.get::<_, i64>(0)?.unsigned_abs()),
+        None => None,
+    };
+    // It commits when it has come to its end.
+    while rows.next()?.is_some() {}
+    Ok(told)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Number(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
+            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+fn run(file: &File, packet: &str) -> Result<Vec<Rows>, rusqlite::Error> {
     let mut answers = Vec::new();
-    let mut batch = Batch::new(connection, packet);
-    while let Some(mut statement) = batch.next().map_err(trouble)? {
+    let mut batch = Batch::new(file, packet);
+    while let Some(mut statement) = batch.next()? {
         let columns = statement.column_count();
-        let mut rows = statement.query([]).map_err(trouble)?;
+        let mut rows = statement.query([])?;
         let mut answer = Rows::new();
-        while let Some(row) = rows.next().map_err(trouble)? {
+        while let Some(row) = rows.next()? {
             let cells = (0..columns).map(|at| row.get_ref(at).map(cell));
-            answer.push(cells.collect::<Result<_, _>>().map_err(trouble)?);
+            answer.push(cells.collect::<Result<_, _>>()?);
         }
         answers.push(answer);
     }
@@ -98,12 +173,18 @@ fn cell(value: ValueRef<'_>) -> Option<String> {
     }
 }
 
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
 fn trouble(error: rusqlite::Error) -> Trouble {
     let message = error.to_string();
     let what = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::SchemaChanged) => {
-            What::Again
-        }
+        _ if is_busy(&error) => What::Again,
+        Some(ErrorCode::SchemaChanged) => What::Again,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => What::Denied,
         Some(ErrorCode::NotADatabase) => What::Unsuitable,
         _ if message.contains("no such table") => What::Missing,
