@@ -122,9 +122,10 @@ impl Exhibit {
             false => println!("  Leasehold: {}", ours.verdict),
         }
         remark(&ours);
-        println!();
         let refused = self.ours != Ours::Fenced || ours.verdict.stats.refused > 0;
-        Ok(theirs.verdict.count(self.breaks) > 0 && kept && refused)
+        let shown = theirs.verdict.count(self.breaks) > 0 && kept && refused;
+        println!("{}", if shown { "" } else { "  NOT AS IT SAYS\n" });
+        Ok(shown)
     }
 
     fn play(

@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::Clock;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use crate::Outcome;
+
+/// Both ends of a channel: whoever is granted tells it.
+type Post<T> = (UnboundedSender<T>, UnboundedReceiver<T>);
 
 /// What a client believes.
 struct Held {

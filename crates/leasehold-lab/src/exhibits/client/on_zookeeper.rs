@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{Clock, Micros};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
-use super::{Desk, FOR_EVER, Held, Lock};
+use super::{Desk, FOR_EVER, Held, Lock, Post};
 use crate::Outcome;
 use crate::history::{Call, Log, NEVER, What};
 
@@ -72,10 +72,7 @@ struct Herd {
     holder: Client,
     op: u64,
     log: Log,
-    granted: (
-        UnboundedSender<(u64, Client)>,
-        UnboundedReceiver<(u64, Client)>,
-    ),
+    granted: Post<(u64, Client)>,
 }
 
 impl Herd {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold::engine::{Clock, Query};
 use leasehold::{Client, Guard, Name, Options, Released};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::on_zookeeper::call;
-use super::{Desk, Held, Lock};
+use super::{Desk, Held, Lock, Post};
 use crate::Outcome;
 use crate::history::{Log, What};
 
@@ -51,9 +51,19 @@ impl Lock for Ours {
         desk: &mut Desk,
     ) -> Outcome<Option<Held>> {
         let mutex = self.client.mutex(name);
-        let asked = match patience {
-            Duration::ZERO => mutex.try_lock().await,
-            patience => mutex.lock_within(patience).await,
+        let clock = Clock::boot();
+        let end = clock.now() + patience.as_micros() as u64;
+        let asked = loop {
+            let left = Duration::from_micros(end.saturating_sub(clock.now()));
+            let asked = match left {
+                Duration::ZERO => mutex.try_lock().await,
+                left => mutex.lock_within(left).await,
+            };
+            // An answer that was lost is an error: whoever has the patience asks again.
+            match asked {
+                Err(error) if error.may_have_happened() && clock.now() < end => {}
+                asked => break asked,
+            }
         };
         // It is one step: whoever stands still in it stands still before the answer, or after it.
         desk.halfway().await;
@@ -98,10 +108,7 @@ struct Crowd {
     lease: Duration,
     log: Log,
     holder: Option<(u64, Guard)>,
-    granted: (
-        UnboundedSender<(u64, Guard)>,
-        UnboundedReceiver<(u64, Guard)>,
-    ),
+    granted: Post<(u64, Guard)>,
 }
 
 /// So many come one after the other, so that their order is known; the others all at once.
