@@ -54,7 +54,7 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         from: u64,
     },
-    /// Plant bugs in a copy of the source, one at a time, and see whether they are caught. Run it at the root of the source.
+    /// Plant bugs in a copy of the source and see whether each is caught. Run it at the root of the source.
     Mutants {
         /// Only those whose name contains this.
         #[arg(long)]

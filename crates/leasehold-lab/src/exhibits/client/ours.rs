@@ -53,6 +53,7 @@ impl Lock for Ours {
         let mutex = self.client.mutex(name);
         let clock = Clock::boot();
         let end = clock.now() + patience.as_micros() as u64;
+        let mut unclear = false;
         let asked = loop {
             let left = Duration::from_micros(end.saturating_sub(clock.now()));
             let asked = match left {
@@ -61,7 +62,8 @@ impl Lock for Ours {
             };
             // An answer that was lost is an error: whoever has the patience asks again.
             match asked {
-                Err(error) if error.may_have_happened() && clock.now() < end => {}
+                Err(error) if error.may_have_happened() && clock.now() < end => unclear = true,
+                Ok(None) if unclear => return Err("its time ran out without a clear answer".into()),
                 asked => break asked,
             }
         };
