@@ -54,7 +54,7 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         from: u64,
     },
-    /// Plant bugs in a copy of the source, one at a time, and see whether they are caught. Run it at the root of the source.
+    /// Plant bugs in a copy of the source and see whether each is caught. Run it at the root of the source.
     Mutants {
         /// Only those whose name contains this.
         #[arg(long)]
@@ -72,11 +72,12 @@ enum Command {
         #[arg(long, default_value = "docs/track-record.md")]
         ledger: PathBuf,
     },
-    /// Holds a lock until it is killed; started by an exhibit.
+    /// A client of a lock; started by an exhibit.
     #[command(hide = true)]
-    Hold {
+    Client {
+        lock: String,
         url: String,
-        name: String,
+        who: String,
         lease_ms: u64,
     },
     /// A worker of a torture; started by it.
@@ -171,7 +172,7 @@ fn obey(command: Command) -> Outcome<bool> {
         Command::Run {
             exhibits: names,
             into,
-        } => runtime.block_on(exhibits::run(&names, &into)),
+        } => exhibits::run(&names, &into),
         Command::Torture(arguments) => runtime.block_on(torture_with(arguments)),
         Command::Check {
             generate: Some(holds),
@@ -193,12 +194,14 @@ fn obey(command: Command) -> Outcome<bool> {
                 .try_for_each(|report| report::record(report, &ledger))?;
             Ok(true)
         }
-        Command::Hold {
+        Command::Client {
+            lock,
             url,
-            name,
+            who,
             lease_ms,
         } => {
-            runtime.block_on(exhibits::hold(&url, &name, Duration::from_millis(lease_ms)))?;
+            let lease = Duration::from_millis(lease_ms);
+            runtime.block_on(exhibits::act(&lock, &url, &who, lease))?;
             Ok(true)
         }
         Command::Worker(w) => {

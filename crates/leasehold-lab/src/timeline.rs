@@ -3,11 +3,14 @@
 use std::fmt::Write;
 
 use crate::check::Verdict;
-use crate::history::{Answer, History};
+use crate::history::{Answer, History, Hold};
 
 const WIDTH: f64 = 900.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 110.0;
+
+/// With more clients than this, only those are drawn that ever held.
+const MOST_LANES: usize = 24;
 
 /// The picture, as SVG.
 pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
@@ -33,6 +36,14 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
     let mut lanes: Vec<u32> = history.holds.iter().map(|hold| hold.who).collect();
     lanes.sort_unstable();
     lanes.dedup();
+    let everybody = lanes.len();
+    if everybody > MOST_LANES {
+        let held = |who: &u32| {
+            let own = |hold: &Hold| hold.who == *who && hold.answer == Answer::Granted;
+            history.holds.iter().any(own)
+        };
+        lanes.retain(held);
+    }
     let y = |who: u32| 60.0 + LANE * lanes.iter().position(|lane| *lane == who).unwrap_or(0) as f64;
     let height = 80.0 + LANE * lanes.len() as f64 + 18.0 * verdict.broken.len() as f64;
     let mut out = format!(
@@ -47,7 +58,19 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
             escape(&history.whos[*lane as usize])
         );
     }
-    for hold in &history.holds {
+    if everybody > lanes.len() {
+        let _ = writeln!(
+            out,
+            "<text x=\"{}\" y=\"28\">{} more wait all the time</text>",
+            WIDTH - 220.0,
+            everybody - lanes.len()
+        );
+    }
+    for hold in history
+        .holds
+        .iter()
+        .filter(|hold| lanes.contains(&hold.who))
+    {
         let y = y(hold.who);
         let _ = writeln!(
             out,

@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ struct State {
     /// Messages that arrived, by way.
     passed: [AtomicU64; 2],
     open: Mutex<Vec<TcpStream>>,
+    /// The port of the server.
+    server: AtomicU16,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -66,13 +68,14 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::<State>::default();
+        shared.server.store(server, Ordering::SeqCst);
         let state = shared.clone();
         drop(std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 if state.over.load(Ordering::SeqCst) {
                     return;
                 }
-                connect(&state, client, server);
+                connect(&state, client, state.server.load(Ordering::SeqCst));
             }
         }));
         Self { port, shared }
@@ -104,6 +107,12 @@ impl Proxy {
 
     /// Resets every connection there is now. New ones are let through.
     pub fn reset(&self) {
+        self.shared.reset();
+    }
+
+    /// Another server has this address from now on, as after a failover: connections to the old one are reset.
+    pub fn turn_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::SeqCst);
         self.shared.reset();
     }
 
