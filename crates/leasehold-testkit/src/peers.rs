@@ -89,9 +89,11 @@ fn interop(language: &str) -> PathBuf {
         .join(language)
 }
 
-/// A directory beside the test programs.
+/// A place in the target directory: above the profile's, where programs are, or tests one deeper.
 fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a program");
-    let target = program.ancestors().nth(3).expect("a target directory");
+    let mut above = program.ancestors().skip(1);
+    let beside = above.find(|directory| !directory.ends_with("deps"));
+    let target = beside.and_then(Path::parent).expect("a target directory");
     target.join(name)
 }
