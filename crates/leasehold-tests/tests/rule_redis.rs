@@ -12,7 +12,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-const SCRIPT: &str = include_str!("../../leasehold/src/engines/redis/line.lua");
+const SCRIPT: &str = concat!(
+    include_str!("../../leasehold/src/engines/redis/alone.lua"),
+    "\n",
+    include_str!("../../leasehold/src/engines/redis/line.lua"),
+);
 
 /// How many sequences there are, unless the time is over first.
 const SEQUENCES: u64 = 100_000;
