@@ -85,20 +85,6 @@ mod sentinel {
     ))));
 }
 
-mod tls {
-    use super::*;
-
-    fn server() -> &'static Redis {
-        static SERVER: OnceLock<Redis> = OnceLock::new();
-        SERVER.get_or_init(Redis::tls)
-    }
-
-    redisson_tests!(Subject::new(engine_at(&format!(
-        "{}&layout=redisson",
-        server().url()
-    ))));
-}
-
 /// Redisson's keys are spread over a cluster's slots by rules of their own, which ours do not follow.
 #[test]
 fn a_cluster_is_refused() {
