@@ -6,6 +6,8 @@ mod lockers;
 mod measure;
 mod memory;
 mod processes;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sql")]
 mod sql;
 mod table;
@@ -104,6 +106,18 @@ const PARTS: &[(&str, Part)] = &[
     ("zookeeper", zookeeper::uncontended),
     #[cfg(feature = "zookeeper")]
     ("zookeeper-contended", zookeeper::contended),
+    #[cfg(feature = "redis")]
+    ("redis", redis::uncontended),
+    #[cfg(feature = "redis")]
+    ("redis-contended", redis::crowd::contended),
+    #[cfg(feature = "redis")]
+    ("redis-paused", redis::crowd::paused),
+    #[cfg(feature = "redis")]
+    ("redis-hand", redis::hand::over),
+    #[cfg(feature = "redis")]
+    ("redis-waiters", redis::many::waiting),
+    #[cfg(feature = "redis")]
+    ("redis-held", redis::many::held),
     #[cfg(feature = "sql")]
     ("sql", sql::uncontended),
     #[cfg(feature = "sql")]
@@ -117,6 +131,10 @@ fn main() -> Outcome<()> {
         Some("lockers") => return lockers::work(arguments.skip(1)),
         #[cfg(feature = "zookeeper")]
         Some("zookeeper-lockers") => return zookeeper::work(arguments.skip(1)),
+        #[cfg(feature = "redis")]
+        Some("redis-lockers") => return redis::lockers::work(arguments.skip(1)),
+        #[cfg(feature = "redis")]
+        Some("redis-hand") => return redis::hand::work(arguments.skip(1)),
         #[cfg(feature = "sql")]
         Some("sql") => return sql::work(arguments.skip(1)),
         Some("waiters") => return waiters::work(arguments.skip(1)),

@@ -88,6 +88,18 @@ pub(crate) struct Duel {
     pub(crate) ratio: Spread,
 }
 
+impl Duel {
+    /// The figures of neighbouring repeats side by side.
+    pub(crate) fn of(ours: &[f64], peer: &[f64]) -> Self {
+        let ratios = ours.iter().zip(peer).map(|(ours, peer)| ours / peer);
+        Self {
+            ratio: Spread::of(ratios.collect()),
+            ours: Spread::of(ours.to_vec()),
+            peer: Spread::of(peer.to_vec()),
+        }
+    }
+}
+
 /// Measures both in turn, so that a machine that slows down slows both. The first pair only warms up.
 pub(crate) fn duel(
     repeats: usize,
@@ -101,11 +113,8 @@ pub(crate) fn duel(
             pairs.push(pair);
         }
     }
-    Ok(Duel {
-        ours: Spread::of(pairs.iter().map(|pair| pair.0).collect()),
-        peer: Spread::of(pairs.iter().map(|pair| pair.1).collect()),
-        ratio: Spread::of(pairs.iter().map(|pair| pair.0 / pair.1).collect()),
-    })
+    let (ours, peer): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    Ok(Duel::of(&ours, &peer))
 }
 
 #[cfg(test)]

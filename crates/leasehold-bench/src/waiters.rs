@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 
 use crate::Settings;
-use crate::measure::{Duel, Outcome, Spread};
+use crate::measure::{Duel, Outcome};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
@@ -40,12 +40,7 @@ pub(crate) fn waiting(settings: &Settings) -> Outcome<()> {
 
 fn compare(ours: &[Cost], peer: &[Cost], figure: impl Fn(&Cost) -> f64) -> Duel {
     let all = |costs: &[Cost]| costs.iter().map(&figure).collect::<Vec<_>>();
-    let ratios = all(ours).into_iter().zip(all(peer)).map(|(a, b)| a / b);
-    Duel {
-        ratio: Spread::of(ratios.collect()),
-        ours: Spread::of(all(ours)),
-        peer: Spread::of(all(peer)),
-    }
+    Duel::of(&all(ours), &all(peer))
 }
 
 /// What the waiters of one process cost.
@@ -161,7 +156,8 @@ fn resident_mib() -> Outcome<f64> {
     Ok(kib.ok_or("no VmRSS")?.parse::<f64>()? / 1024.0)
 }
 
-fn cpu_ms() -> f64 {
+/// Processor time of this process so far.
+pub(crate) fn cpu_ms() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }

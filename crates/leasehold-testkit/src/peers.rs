@@ -1,8 +1,9 @@
 //! The real libraries that ours contends with, as processes: `interop/java` and `interop/python`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 /// The Java program, ready to be started; its first argument says which library.
@@ -10,21 +11,37 @@ use std::time::SystemTime;
 /// # Panics
 /// If it cannot be built.
 pub fn java(library: &str) -> Command {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let out = BUILT.get_or_init(|| {
-        let (source, out) = (interop("java"), built("interop-java"));
+    java_in(library, "interop-java", &[])
+}
+
+/// The Java program with another Redisson than today's.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn redisson_of(version: &str) -> Command {
+    let place = format!("interop-java-redisson-{version}");
+    java_in("redisson", &place, &[&format!("-Dredisson={version}")])
+}
+
+fn java_in(library: &str, place: &str, settings: &[&str]) -> Command {
+    // One build at a time, and each of them once.
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let (source, out) = (interop("java"), built(place));
+    let mut done = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if done.insert(out.clone()) {
         let lib = format!("-DoutputDirectory={}", out.join("lib").display());
         let mut build = Command::new("mvn");
         let _ = build.arg("-q").arg("-f").arg(source.join("pom.xml"));
-        let _ = build.arg(format!("-Dout={}", out.display())).arg("compile");
+        let _ = build.arg(format!("-Dout={}", out.display())).args(settings);
         let _ = build.args([
+            "compile",
             "dependency:copy-dependencies",
             "-DincludeScope=runtime",
             &lib,
         ]);
         build_once(build, "mvn", &source, &out);
-        out
-    });
+    }
+    drop(done);
     let classes = format!("{0}/classes:{0}/lib/*", out.display());
     let mut command = Command::new("java");
     let _ = command.args(["-Xmx96m", "-XX:+UseSerialGC", "-cp", &classes]);
@@ -89,9 +106,11 @@ fn interop(language: &str) -> PathBuf {
         .join(language)
 }
 
-/// A directory beside the test programs.
+/// A place in the target directory: above the profile's, where programs are, or tests one deeper.
 fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a program");
-    let target = program.ancestors().nth(3).expect("a target directory");
+    let mut above = program.ancestors().skip(1);
+    let beside = above.find(|directory| !directory.ends_with("deps"));
+    let target = beside.and_then(Path::parent).expect("a target directory");
     target.join(name)
 }

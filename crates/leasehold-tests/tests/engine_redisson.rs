@@ -6,12 +6,16 @@ use std::sync::OnceLock;
 
 use leasehold::conformance::Subject;
 use leasehold::engine::{Redisson as Engine, Url};
-use leasehold_testkit::servers::redis::Redis;
+use leasehold_testkit::servers::redis::{Redis, Sentinels};
 
 fn engine(options: &str) -> Engine {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     let server = SERVER.get_or_init(Redis::start);
-    let url = Url::parse(&format!("{}?layout=redisson{options}", server.url())).expect("a URL");
+    engine_at(&format!("{}?layout=redisson{options}", server.url()))
+}
+
+fn engine_at(url: &str) -> Engine {
+    let url = Url::parse(url).expect("a URL");
     Engine::new(&url).expect("an engine")
 }
 
@@ -65,4 +69,29 @@ mod fair_and_plain_semaphore {
 mod fenced {
     use super::*;
     redisson_tests!(Subject::new(engine("&lock=fenced")));
+}
+
+mod sentinel {
+    use super::*;
+
+    fn servers() -> &'static Sentinels {
+        static SERVERS: OnceLock<Sentinels> = OnceLock::new();
+        SERVERS.get_or_init(Sentinels::start)
+    }
+
+    redisson_tests!(Subject::new(engine_at(&format!(
+        "{}?layout=redisson",
+        servers().url()
+    ))));
+}
+
+/// Redisson's keys are spread over a cluster's slots by rules of their own, which ours do not follow.
+#[test]
+fn a_cluster_is_refused() {
+    let url = Url::parse("redis+cluster://127.0.0.1:1?layout=redisson").expect("a URL");
+    let refused = Engine::new(&url).expect_err("not for a cluster");
+    assert!(
+        refused.to_string().contains("not for a Cluster"),
+        "{refused}"
+    );
 }

@@ -197,3 +197,44 @@ async fn slots_that_move_are_followed() {
         .expect("granted");
     assert!(next.fence() > fence);
 }
+
+/// A master of a cluster dies and its replica takes over: locks there are kept or told as lost, the others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_of_a_cluster_that_dies_is_replaced() {
+    let mut servers = Cluster::with_replicas();
+    let lease = Duration::from_secs(20);
+    let (url, s) = (servers.url(), subject(&servers.url()));
+    let (a, b) = (client(&url, lease).await, client(&url, lease).await);
+    let mut guards = Vec::new();
+    for _ in 0..12 {
+        guards.push(a.mutex(fresh_name()).lock().await.expect("free"));
+    }
+    let masters: Vec<_> = (0..6).filter(|at| servers.is_master(*at)).collect();
+    let dead = masters[0];
+    servers.nodes[dead].kill();
+    s.eventually("a replica takes over", async || {
+        let now = (0..6).filter(|at| *at != dead && servers.is_master(*at));
+        let now: Vec<_> = now.collect();
+        (now.len() == 3).then_some(()).ok_or(format!("{now:?}"))
+    })
+    .await;
+    // Replicas had the time to hear of these locks; every one of them is still there.
+    let before = guards.iter().map(Guard::deadline).max().expect("guards");
+    s.eventually("every lock is renewed", async || {
+        let renewed = guards.iter().filter(|guard| guard.deadline() > before);
+        let renewed = renewed.count();
+        (renewed == guards.len())
+            .then_some(())
+            .ok_or(format!("{renewed} renewed"))
+    })
+    .await;
+    for guard in guards {
+        let name = guard.name().clone();
+        let busy = b.mutex(name.as_str()).try_lock().await.expect("a try");
+        assert!(busy.is_none(), "two holders of {name}");
+        let fence = guard.fence();
+        drop(guard);
+        let next = lock_again(&s, &b, name.as_str()).await;
+        assert!(next.fence() > fence);
+    }
+}

@@ -77,7 +77,14 @@ async fn attempt(
     let Some(guard) = guard else {
         return Err(Failure::new(Exit::Busy, format!("{name} is busy")));
     };
-    say(format!("holding {name} with fence {}", guard.fence()));
+    let source = match client.guarantees().fences {
+        "" => String::new(),
+        source => format!(": {source}"),
+    };
+    say(format!(
+        "holding {name} with fence {}{source}",
+        guard.fence()
+    ));
     let mut program = program(args, common, client);
     let held = held.and(&location, name.as_str(), guard.fence());
     program.env.push((HELD, held.to_env().into()));

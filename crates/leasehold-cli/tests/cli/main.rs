@@ -7,6 +7,8 @@
 mod common;
 mod loss;
 mod nested;
+#[cfg(feature = "redis")]
+mod redis;
 mod run;
 mod status;
 mod tty;

@@ -81,6 +81,8 @@ pub struct Guarantees {
     pub scope: &'static str,
     /// How soon a dead holder's lock passes on.
     pub dead_holder: &'static str,
+    /// Where fences come from, where that needs saying.
+    pub fences: &'static str,
     /// Whether claims can share a name: readers, permits. What cannot be is refused in `claim`.
     pub shared: bool,
     /// Whether sessions are served in the order in which they came.
@@ -96,6 +98,7 @@ impl Guarantees {
             level,
             scope: "",
             dead_holder: "",
+            fences: "",
             shared: true,
             ordered: true,
             verdicts,
@@ -113,6 +116,13 @@ impl Guarantees {
     #[must_use]
     pub const fn dead_holder(mut self, when: &'static str) -> Self {
         self.dead_holder = when;
+        self
+    }
+
+    /// Says where fences come from.
+    #[must_use]
+    pub const fn fences(mut self, source: &'static str) -> Self {
+        self.fences = source;
         self
     }
 

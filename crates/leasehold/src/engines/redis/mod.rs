@@ -13,6 +13,7 @@ mod sentinel;
 mod servers;
 mod session;
 mod stream;
+mod trace;
 mod view;
 mod wire;
 
@@ -32,7 +33,6 @@ pub use self::redisson::Redisson;
 use self::script::Run;
 use self::servers::Servers;
 use self::session::RedisSession;
-use self::wire::Call;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
@@ -53,9 +53,6 @@ pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
         _ => Ok(Arc::new(Redis::new(url)?)),
     }
 }
-
-/// How many evictions are remembered.
-const TRACES: &str = "1000";
 
 impl Redis {
     /// The deployment that a URL describes. Nothing is connected yet.
@@ -90,18 +87,7 @@ impl Redis {
     ) -> std::result::Result<(), Trouble> {
         let key = self.servers.config.keys.evictions();
         let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
-        let call = Call::new("XADD")
-            .arg(&key)
-            .arg("MAXLEN")
-            .arg("~")
-            .arg(TRACES)
-            .arg("*");
-        let call = call
-            .arg("name")
-            .arg(name.as_str())
-            .arg("fences")
-            .arg(fences.join(","));
-        let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
+        let call = trace::eviction(&key, name, ("fences", &fences), by, why);
         let link = self.servers.link_of_slot(slot(key.as_bytes())).await?;
         let reply = link.send(&[call]).await?.pop();
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
@@ -140,6 +126,7 @@ impl Engine for Redis {
             }
         }
         .dead_holder(dead)
+        .fences("microseconds of the server's clock, and always more than the last")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -11,8 +11,8 @@ use crate::engine::{Held, Release, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};
 use crate::line::Refusal;
 
-/// The rule of a line, as the server runs it.
-const TEXT: &str = include_str!("line.lua");
+/// The rule of a line, as the server runs it: what is common first.
+const TEXT: &str = concat!(include_str!("alone.lua"), "\n", include_str!("line.lua"));
 
 /// Loads the script; the answer is the digest it is called by.
 pub(super) fn load() -> Call {

@@ -48,7 +48,7 @@ async fn names(servers: &Servers, link: &Link) -> Result<Vec<Name>, Trouble> {
             .arg(&cursor)
             .arg("MATCH")
             .arg(keys.pattern());
-        let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
+        let scan = scan.arg("COUNT").arg("1000");
         let reply = link.send(&[scan]).await?.pop().unwrap_or(Reply::Nil);
         let [next, found]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
         for key in found.list()? {

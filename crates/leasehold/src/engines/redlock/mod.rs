@@ -21,7 +21,9 @@ use self::config::Config;
 use self::nodes::Nodes;
 use self::script::Run;
 use self::session::RedlockSession;
+use super::keys::claim_text;
 use super::mailbox::eviction;
+use super::trace;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
@@ -79,6 +81,7 @@ impl Engine for Redlock {
         Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
             .scope("every process that reaches a majority of these servers, while the clocks of a majority run alike")
             .dead_holder("when its lease ends, and whoever waits asks again")
+            .fences("the largest that a majority of the servers has seen, and more")
             .mutex_only()
             .unordered()
     }
@@ -122,14 +125,14 @@ impl Engine for Redlock {
                 *evicted.entry(id).or_default() += 1;
             }
         }
-        let lost = evicted
-            .values()
-            .filter(|nodes| **nodes >= self.nodes.majority())
-            .count();
-        if lost > 0 {
+        evicted.retain(|_, nodes| *nodes >= self.nodes.majority());
+        if !evicted.is_empty() {
             tracing::warn!(%name, %by, why, "evicted");
+            let claims: Vec<_> = evicted.keys().map(|id| claim_text(*id)).collect();
+            let entry = trace::eviction(&keys.evictions(), name, ("claims", &claims), by, why);
+            self.nodes.note(entry).await;
         }
-        Ok(u32::try_from(lost).unwrap_or(u32::MAX))
+        Ok(u32::try_from(evicted.len()).unwrap_or(u32::MAX))
     }
 
     async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::error::Trouble;
+use super::super::wire::Call as Entry;
 use super::calls::{Call, Calls, Said};
 use super::config::Config;
 use super::node::{Answers, Node};
@@ -81,6 +82,19 @@ impl Nodes {
     /// Tells every node that can be reached, and waits for no answer.
     pub(super) async fn tell(&self, runs: Vec<Run>) {
         drop(self.ask(runs, Duration::ZERO, |_| true).await);
+    }
+
+    /// Leaves an entry on every node that can be reached.
+    pub(super) async fn note(&self, entry: Entry) {
+        let noted = self.all.iter().map(|node| {
+            let (node, entry) = (node.clone(), entry.clone());
+            Box::pin(async move { node.link().send(&[entry]).await.map(drop) }) as Call<()>
+        });
+        drop(
+            Calls::new(noted)
+                .until(self.config.unhurried(), |_| false)
+                .await,
+        );
     }
 
     /// Asks about one claim.

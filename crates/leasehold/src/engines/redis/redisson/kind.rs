@@ -53,6 +53,14 @@ impl Kinds {
         }
     }
 
+    /// Where the fences of a mutex come from.
+    pub(super) fn fences(self) -> &'static str {
+        match self.mutex {
+            Kind::Fenced => "the token of Redisson's RFencedLock, which Java's holders have too",
+            _ => "ours, kept beside Redisson's lock; Java's holders have none",
+        }
+    }
+
     /// Every kind that a name may be of.
     pub(super) fn all(self) -> [Kind; 3] {
         [self.mutex, Kind::ReadWrite, self.semaphore]

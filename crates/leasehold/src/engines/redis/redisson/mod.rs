@@ -17,7 +17,8 @@ use self::script::Run;
 use self::session::RedissonSession;
 use super::config::{Config, Shape};
 use super::error::Trouble;
-use super::wire::{Call, Reply};
+use super::trace;
+use super::wire::Reply;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
@@ -31,9 +32,8 @@ pub struct Redisson {
     hub: Arc<Hub>,
 }
 
-/// Where evictions are noted, and how many.
+/// Where evictions are noted.
 const EVICTIONS: &str = "leasehold_redisson_evictions";
-const TRACES: &str = "1000";
 
 impl Redisson {
     /// The deployment that a URL with `layout=redisson` describes. Nothing is connected yet.
@@ -74,18 +74,7 @@ impl Redisson {
         by: &Identity,
         why: &str,
     ) -> std::result::Result<(), Trouble> {
-        let call = Call::new("XADD")
-            .arg(EVICTIONS)
-            .arg("MAXLEN")
-            .arg("~")
-            .arg(TRACES)
-            .arg("*");
-        let call = call
-            .arg("name")
-            .arg(name.as_str())
-            .arg("owners")
-            .arg(lost.join(","));
-        let call = call.arg("by").arg(by.to_string()).arg("why").arg(why);
+        let call = trace::eviction(EVICTIONS, name, ("owners", lost), by, why);
         let reply = self.hub.link().send(&[call]).await?.pop();
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
     }
@@ -134,6 +123,7 @@ impl Engine for Redisson {
             .unordered()
             .scope("every process and every Redisson client of this server, while the server keeps its memory")
             .dead_holder("when its lease ends")
+            .fences(self.hub.kinds.fences())
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

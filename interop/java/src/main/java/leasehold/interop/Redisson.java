@@ -37,6 +37,7 @@ final class Redisson implements Main.Peer {
             case "token" -> "token " + client.getFencedLock(name).lockAndGetToken();
             case "lock-for" -> lockFor(name, number(words[2]));
             case "count" -> count(name, words[2], number(words[3]), number(words[4]));
+            case "cycles" -> cycles(name, words);
             default -> lock(words[0], name);
         };
     }
@@ -132,6 +133,11 @@ final class Redisson implements Main.Peer {
             counting.join();
         }
         return failed.isEmpty() ? "counted" : "error " + failed;
+    }
+
+    /** {@code cycles NAME THREADS MILLIS PAUSE}: as many times as they can, each with an object of its own. */
+    private String cycles(String name, String[] words) throws Exception {
+        return Crowd.run(() -> client.getLock(name), number(words[2]), number(words[3]), number(words[4]));
     }
 
     private static Counter.Lock counted(RLock lock) {

@@ -1,0 +1,124 @@
+//! Redis beside the bare client crate, rslock and Redisson: the same server, in turn.
+
+pub(crate) mod crowd;
+pub(crate) mod hand;
+pub(crate) mod lockers;
+pub(crate) mod many;
+mod tally;
+
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use leasehold::Client;
+use leasehold_testkit::servers::redis::Redis;
+
+use crate::Settings;
+use crate::measure::{Outcome, Spread, Watch, duel};
+use crate::memory::one_thread;
+use crate::table::{Goal, Row};
+
+/// Lock and release, or two bare calls, in one measurement.
+const ROUNDS: u32 = 2_000;
+
+/// What a client sends. A script's own commands are counted by the server as well, under other names.
+const SENT: &[&str] = &["evalsha", "eval", "subscribe", "unsubscribe", "ping"];
+
+/// How many commands of these names the server has had so far.
+fn commands(server: &Redis, names: &[&str]) -> f64 {
+    let said = server.cli("INFO commandstats");
+    let counted = said.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let count = rest.split(',').next()?.parse::<f64>().ok()?;
+        names.contains(&name).then_some(count)
+    });
+    counted.sum()
+}
+
+/// A connection of the client crate that ours is made of.
+async fn bare(server: &Redis) -> Outcome<MultiplexedConnection> {
+    let client = ::redis::Client::open(server.url())?;
+    Ok(client.get_multiplexed_async_connection().await?)
+}
+
+/// One locker, nobody else; then the same under linger.
+pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
+    let server = Redis::start();
+    let runtime = one_thread()?;
+    let client = runtime.block_on(leasehold::connect(&server.url()))?;
+    let calls = runtime.block_on(TwoCalls::prepare(&server))?;
+    let ours = || Ok(runtime.block_on(runtime.spawn(pairs(client.clone())))??);
+    let peer = || Ok(runtime.block_on(runtime.spawn(calls.clone().run()))??);
+    let duel = duel(settings.many(), ours, peer)?;
+    let name = "redis uncontended beside 2 bare EVALSHA";
+    Row::ratio(name, "µs", &duel, Goal::AtMost(1.15)).print();
+    let before = commands(&server, SENT);
+    let _ = ours()?;
+    let each = (commands(&server, SENT) - before) / f64::from(ROUNDS);
+    let name = "redis commands per lock + release";
+    Row::alone(name, "", Spread::of(vec![each]), Goal::AtMost(2.05)).print();
+    let linger =
+        || -> Outcome<f64> { Ok(runtime.block_on(runtime.spawn(lingering(client.clone())))??) };
+    let before = commands(&server, &["evalsha"]);
+    let times: Outcome<Vec<_>> = (0..settings.many()).map(|_| linger()).collect();
+    let spent = commands(&server, &["evalsha"]) - before;
+    let name = "redis again under linger";
+    Row::alone(name, "µs", Spread::of(times?), Goal::AtMost(2.0)).print();
+    // A grant has fences for 256 turns; after them another is asked for.
+    let each = spent / (settings.many() as f64 * f64::from(ROUNDS));
+    let name = "redis commands each under linger";
+    Row::alone(name, "", Spread::of(vec![each]), Goal::AtMost(0.01)).print();
+    Ok(())
+}
+
+async fn pairs(client: Client) -> leasehold::Result<f64> {
+    let mutex = client.mutex("alone");
+    let watch = Watch::start();
+    for _ in 0..ROUNDS {
+        let _ = mutex.lock().await?.release().await?;
+    }
+    Ok(micros_each(watch))
+}
+
+async fn lingering(client: Client) -> leasehold::Result<f64> {
+    let mutex = client.mutex("again").linger(Duration::from_secs(60));
+    let _ = mutex.lock().await?.release().await?;
+    let watch = Watch::start();
+    for _ in 0..ROUNDS {
+        let _ = mutex.lock().await?.release().await?;
+    }
+    Ok(micros_each(watch))
+}
+
+fn micros_each(watch: Watch) -> f64 {
+    watch.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS)
+}
+
+/// Two scripts that do nothing, one after the other.
+#[derive(Clone)]
+struct TwoCalls {
+    conn: MultiplexedConnection,
+    calls: [::redis::Cmd; 2],
+}
+
+impl TwoCalls {
+    async fn prepare(server: &Redis) -> Outcome<Self> {
+        let mut conn = bare(server).await?;
+        let mut calls = [::redis::Cmd::new(), ::redis::Cmd::new()];
+        for (call, text) in calls.iter_mut().zip(["return 1", "return 2"]) {
+            let mut load = ::redis::cmd("SCRIPT");
+            let digest: String = load.arg("LOAD").arg(text).query_async(&mut conn).await?;
+            let _ = call.arg("EVALSHA").arg(digest).arg(1).arg("bare");
+        }
+        Ok(Self { conn, calls })
+    }
+
+    async fn run(mut self) -> ::redis::RedisResult<f64> {
+        let watch = Watch::start();
+        for _ in 0..ROUNDS {
+            for call in &self.calls {
+                let _: i64 = call.query_async(&mut self.conn).await?;
+            }
+        }
+        Ok(micros_each(watch))
+    }
+}

@@ -1,0 +1,29 @@
+//! On Redis, where Redisson's locks have no fences of their own.
+
+use leasehold_testkit::servers::redis::Redis;
+
+use crate::common::{Place, Running};
+
+#[test]
+fn a_run_beside_redisson_has_a_fence_that_grows_and_says_whose() {
+    let (place, server) = (Place::new(), Redis::start());
+    for (lock, whose) in [("plain", "ours, kept beside"), ("fenced", "the token of")] {
+        let url = format!("{}?layout=redisson&lock={lock}", server.url());
+        let mut last = 0;
+        for _ in 0..3 {
+            let args = ["--url", &url, "--verbose", "run", "x", "--"];
+            let script = ["sh", "-c", "echo $LEASEHOLD_FENCE"];
+            let args = [&args[..], &script[..]].concat();
+            let answer = Running::start(&mut place.command(&args)).end();
+            assert_eq!(answer.code, 0, "{answer:?}");
+            let fence: u64 = answer.out.trim().parse().unwrap();
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+            let said = format!("holding x with fence {fence}: {whose}");
+            assert!(answer.err.contains(&said), "{answer:?}");
+        }
+        // As a Java thread that takes the lock and gives it back: it has no fence.
+        let _ = server.cli("HSET x 00000000-0000-4000-8000-000000000000:1 1");
+        let _ = server.cli("DEL x");
+    }
+}
