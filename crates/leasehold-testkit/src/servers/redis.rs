@@ -46,15 +46,18 @@ impl Redis {
 
     /// A server whose wall clock can be set ([`step`](Self::step)).
     pub fn with_clock() -> Self {
+        Self::clocked("--save  --appendonly no")
+    }
+
+    /// A server that has every write on disk before it answers, and whose wall clock can be set.
+    pub fn durable_with_clock() -> Self {
+        Self::clocked("--save  --appendonly yes --appendfsync always")
+    }
+
+    fn clocked(settings: &str) -> Self {
         let home = directory();
         let wall = Wall::new(home.path());
-        Self::launch(
-            home,
-            free_port(),
-            "--save  --appendonly no",
-            false,
-            Some(wall),
-        )
+        Self::launch(home, free_port(), settings, false, Some(wall))
     }
 
     /// Sets its wall clock so many seconds ahead of, or behind, ours.
