@@ -100,7 +100,7 @@ struct TortureArgs {
     #[arg(long, value_delimiter = ',')]
     faults: Vec<FaultKind>,
     /// How many processes.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 6)]
     workers: u64,
     /// The lease of every lock: what suits the engine unless set.
     #[arg(long, value_parser = duration)]

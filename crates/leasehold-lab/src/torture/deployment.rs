@@ -46,11 +46,11 @@ const ENGINES: [Engine; 11] = [
         &[Kill, Pause, Evict, ServerKill, ServerPause],
         600,
     ),
-    engine("redlock", served!(ServerKill ServerPause ClockStep), 1_000).keeping(&[ClockStep]),
-    engine("postgres", served!(ServerKill ServerPause), 1_000),
-    engine("mariadb", served!(ServerKill ServerPause), 1_000),
-    engine("zookeeper", served!(ServerKill ServerPause), 2_000),
-    engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 2_000),
+    engine("redlock", served!(ServerKill ServerPause ClockStep), 800).keeping(&[ClockStep]),
+    engine("postgres", served!(ServerKill ServerPause), 600),
+    engine("mariadb", served!(ServerKill ServerPause), 600),
+    engine("zookeeper", served!(ServerKill ServerPause), 800),
+    engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
 ];
 
 const fn engine(word: &'static str, faults: &'static [FaultKind], lease: u64) -> Engine {

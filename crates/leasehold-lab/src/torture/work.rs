@@ -88,7 +88,7 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
     while !stop.load(Ordering::Acquire) {
         let options = Options::new()
             .lease(work.lease)
-            .bound(Bound::new(TURNS, Duration::from_millis(10)))
+            .bound(Bound::new(TURNS, work.lease))
             .identity(Identity::of_this_process().called(&work.who));
         match options.connect(&work.url).await {
             Ok(client) => return Ok(Some(client)),

@@ -109,9 +109,13 @@ impl Servers for Watched {
             port if port != old && port != 0 => Ok(()),
             port => Err(port.to_string()),
         });
-        self.servers.nodes[self.dead].restart();
+        let master = self.servers.master();
+        let back = &mut self.servers.nodes[self.dead];
+        back.restart();
+        // The sentinels would say so as well, many seconds later.
+        let _ = back.cli(&format!("REPLICAOF 127.0.0.1 {master}"));
         until("the old master follows", || {
-            let said = self.servers.nodes[self.dead].cli("INFO replication");
+            let said = back.cli("INFO replication");
             let follows = said.contains("role:slave") && said.contains("master_link_status:up");
             follows.then_some(()).ok_or(said)
         });
