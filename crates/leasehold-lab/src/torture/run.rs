@@ -79,7 +79,7 @@ struct Run<'a> {
     disturbed: JoinSet<Outcome<Place>>,
     /// Where something is wrong, or was until then.
     places: HashMap<Place, Option<Instant>>,
-    /// Faults of the servers that wait until the last one is over.
+    /// Faults of the servers that wait their turn.
     postponed: VecDeque<Fault>,
     made: BTreeMap<FaultKind, u64>,
 }
@@ -107,8 +107,11 @@ impl Run<'_> {
             if let Some(fault) = faults.next_if(|fault| start + fault.at <= now) {
                 self.hit(&fault).await?;
             }
-            if let Some(fault) = self.postponed.pop_front() {
-                self.hit(&fault).await?;
+            if let Some(fault) = self.postponed.front().copied()
+                && self.disturb(fault)
+            {
+                self.count(fault.kind);
+                let _ = self.postponed.pop_front();
             }
             if now >= tick {
                 tick += Duration::from_secs(1);
@@ -190,16 +193,17 @@ impl Run<'_> {
             // Of a lock that is taken away while the servers are out of order nobody knows whether it was.
             FaultKind::Evict if self.places.get(&Place::Servers) == Some(&None) => false,
             FaultKind::Evict => self.evict(fault.draw).await?,
-            kind => {
-                let made = self.disturb(*fault);
-                if !made && kind.of_server() && self.postponed.iter().all(|f| f.kind != kind) {
+            // Servers are hit one fault after the other, each kind in its turn.
+            kind if kind.of_server() => {
+                if self.postponed.iter().all(|waits| waits.kind != kind) {
                     self.postponed.push_back(*fault);
                 }
-                made
+                false
             }
+            _ => self.disturb(*fault),
         };
         if made {
-            *self.made.entry(kind).or_default() += 1;
+            self.count(kind);
         }
         Ok(())
     }
@@ -250,6 +254,10 @@ impl Run<'_> {
         };
         let _ = self.places.insert(place, None);
         true
+    }
+
+    fn count(&mut self, kind: FaultKind) {
+        *self.made.entry(kind).or_default() += 1;
     }
 
     /// Everybody ends; then each name must be free, and nothing may be left of it.
