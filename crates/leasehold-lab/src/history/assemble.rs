@@ -1,6 +1,6 @@
 //! From events to requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use leasehold::engine::Micros;
 
@@ -43,6 +43,8 @@ struct Desk {
     open: HashMap<(u32, u64), Open>,
     /// Where somebody who may be stopped or killed has open requests.
     of: HashMap<u32, Vec<u64>>,
+    /// Who was killed.
+    dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
     /// Who is cut off, and since when; and who was.
     cut: HashMap<String, Micros>,
@@ -79,6 +81,14 @@ impl Desk {
 
     fn take(&mut self, record: Record) -> Outcome<()> {
         let Record { t, who, op, what } = record;
+        // What it did between the stamp and the signal.
+        if who
+            .split('/')
+            .next()
+            .is_some_and(|process| self.dead.contains(process))
+        {
+            return Ok(());
+        }
         let who = self.who(&who);
         match what {
             What::Call(call) => self.call(t, who, op, &call),
@@ -252,6 +262,7 @@ impl Desk {
     }
 
     fn crashed(&mut self, t: Micros, victim: &str) {
+        let _ = self.dead.insert(victim.to_owned());
         self.history.faults_made += 1;
         let mut held = false;
         for who in self.those_of(victim) {
@@ -347,11 +358,12 @@ fn close(open: Open, last: Micros) -> Hold {
     hold.free = match open.released {
         // What a dead holder had is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
-        NEVER => hold
+        told if hold.told_held => told,
+        // Also who is told that it was lost: the engine may keep it until the lease is over there too.
+        _ => hold
             .end
             .max(open.until.min(last))
             .saturating_add(open.lease),
-        told => told,
     };
     hold
 }

@@ -127,7 +127,9 @@ impl Deployment {
         let ports = servers.ports();
         let networks = match ports.is_empty() {
             true => Vec::new(),
-            false => (0..workers).map(|_| Network::before(&ports)).collect(),
+            false => (0..workers)
+                .map(|worker| Network::before(&ports, worker))
+                .collect(),
         };
         Ok(Self {
             url: servers.url(),

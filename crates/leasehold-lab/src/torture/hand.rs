@@ -185,8 +185,11 @@ impl Hand {
         let name = guard.name().as_str().to_owned();
         let who = self.log.who().to_owned();
         // Now and then long enough for a fault to find it held.
-        let longest = self.rest * if self.random.one_in(6) { 10 } else { 1 };
-        for _ in 0..self.random.within(1, 5) {
+        let steps = match self.random.one_in(4) {
+            true => self.random.within(8, 25),
+            false => self.random.within(1, 5),
+        };
+        for _ in 0..steps {
             let now_lost = guard.state() == State::Lost;
             // Only who holds alone changes the resource. That it looked is no protection: it may stand still here.
             if alone {
@@ -196,7 +199,7 @@ impl Hand {
                 self.log.note(op, What::Lost);
                 break;
             }
-            let rest = self.some(longest);
+            let rest = self.some(self.rest);
             let lost = tokio::time::timeout(rest, guard.lost()).await;
             if lost.is_ok() {
                 self.log.note(op, What::Lost);
