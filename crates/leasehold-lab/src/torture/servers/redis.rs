@@ -109,17 +109,24 @@ impl Servers for Watched {
             port if port != old && port != 0 => Ok(()),
             port => Err(port.to_string()),
         });
-        let master = self.servers.master();
-        let back = &mut self.servers.nodes[self.dead];
-        back.restart();
-        // The sentinels would say so as well, many seconds later.
-        let _ = back.cli(&format!("REPLICAOF 127.0.0.1 {master}"));
-        until("the old master follows", || {
-            let said = back.cli("INFO replication");
-            let follows = said.contains("role:slave") && said.contains("master_link_status:up");
-            follows.then_some(()).ok_or(said)
+        self.servers.nodes[self.dead].restart();
+        until("one master, whom all others follow", || {
+            let master = self.servers.agreed_master().ok_or("no agreement")?;
+            let others = self.servers.nodes.iter().filter(|node| node.port != master);
+            others.map(|node| follows(node, master)).collect::<Result<(), _>>()
         });
     }
+}
+
+/// Whether a node follows the master. The sentinels, too, tell it to, many seconds later.
+fn follows(node: &Redis, master: u16) -> Result<(), String> {
+    let said = node.cli("INFO replication");
+    let of = format!("master_port:{master}\r\n");
+    if !said.contains("role:slave") || !said.contains(&of) {
+        let _ = node.cli(&format!("REPLICAOF 127.0.0.1 {master}"));
+    }
+    let follows = said.contains(&of) && said.contains("master_link_status:up");
+    follows.then_some(()).ok_or(said)
 }
 
 /// A Cluster of masters: nobody takes over, and who comes back has forgotten.
