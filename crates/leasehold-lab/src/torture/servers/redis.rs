@@ -113,7 +113,9 @@ impl Servers for Watched {
         until("one master, whom all others follow", || {
             let master = self.servers.agreed_master().ok_or("no agreement")?;
             let others = self.servers.nodes.iter().filter(|node| node.port != master);
-            others.map(|node| follows(node, master)).collect::<Result<(), _>>()
+            others
+                .map(|node| follows(node, master))
+                .collect::<Result<(), _>>()
         });
     }
 }
