@@ -9,7 +9,7 @@ use leasehold::engine::Clock;
 use leasehold_lab::check::{Bounds, Demands, generate, judge};
 use leasehold_lab::history::{assemble, read};
 use leasehold_lab::simulation::{Locks, simulate};
-use leasehold_lab::torture::{FaultKind, Plan, Work, torture, work};
+use leasehold_lab::torture::{FaultKind, Plan, Work, faults_of, lease_of, torture, work};
 use leasehold_lab::{Outcome, exhibits, mutants, report};
 
 /// Shows what locks do under faults, and judges it.
@@ -87,7 +87,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct TortureArgs {
-    /// Where to lock; `file:` alone is a fresh directory.
+    /// An engine whose servers are started (file, sqlite, redis, redis-durable, redis-sentinel, redis-cluster, redlock,
+    /// postgres, mariadb, zookeeper, zookeeper-ensemble), or the URL of running ones.
     url: String,
     /// For how long: 90s, 10m, 2h.
     #[arg(long = "for", default_value = "60s", value_parser = duration)]
@@ -95,18 +96,19 @@ struct TortureArgs {
     /// Replays a schedule.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Which faults.
-    #[arg(long, value_delimiter = ',', default_value = "kill,pause,evict")]
+    /// Which faults: kill, pause, evict, delay, cut, cut-to-server, cut-to-client, reset, server-kill, server-pause,
+    /// leader-kill, failover, clock-step. All that can be made there unless set.
+    #[arg(long, value_delimiter = ',')]
     faults: Vec<FaultKind>,
     /// How many processes.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 6)]
     workers: u64,
-    /// The lease of every lock.
-    #[arg(long, default_value = "400ms", value_parser = duration)]
-    lease: Duration,
-    /// The longest a holder rests between two steps.
-    #[arg(long, default_value = "20ms", value_parser = duration)]
-    rest: Duration,
+    /// The lease of every lock: what suits the engine unless set.
+    #[arg(long, value_parser = duration)]
+    lease: Option<Duration>,
+    /// The longest a holder rests between two steps: a tenth of the lease unless set.
+    #[arg(long, value_parser = duration)]
+    rest: Option<Duration>,
     /// Where the histories and the report go; `target/lab/ENGINE-SEED` unless set.
     #[arg(long)]
     into: Option<PathBuf>,
@@ -231,14 +233,19 @@ async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
         std::fs::remove_dir_all(&into)?;
     }
     std::fs::create_dir_all(&into)?;
+    let lease = arguments.lease.unwrap_or_else(|| lease_of(&arguments.url));
+    let faults = match arguments.faults {
+        none if none.is_empty() => faults_of(&arguments.url).to_vec(),
+        chosen => chosen,
+    };
     let plan = Plan {
         url: arguments.url,
         time: arguments.time,
         seed: arguments.seed,
         workers: arguments.workers,
-        lease: arguments.lease,
-        rest: arguments.rest,
-        faults: arguments.faults,
+        lease,
+        rest: arguments.rest.unwrap_or(lease / 10),
+        faults,
         program: std::env::current_exe()?,
         into: std::fs::canonicalize(into)?,
         progress: true,

@@ -221,7 +221,9 @@ impl World {
                 self.clock.skip(self.random.millis(100, 8_000));
                 (0..CLIENTS).for_each(|who| self.log.note(0, What::Resumed(format!("w{who}"))));
             }
-            _ => take_away(&self.bystander, name, &self.log).await?,
+            _ => take_away(&self.bystander, name, &self.log)
+                .await
+                .map(drop)?,
         }
         Ok(())
     }

@@ -1,41 +1,78 @@
-//! A short run on the file engine: real processes, killed, stopped and robbed of their locks.
+//! A short run on every engine: real processes and servers; workers killed, stopped, cut off and robbed of their locks, servers
+//! killed and stopped.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_lab::report::{Report, record};
-use leasehold_lab::torture::{FaultKind, Plan, torture};
+use leasehold_lab::torture::{FaultKind, Plan, engines, faults_of, lease_of, torture};
 
-fn plan(into: PathBuf, seed: u64) -> Plan {
+fn plan(engine: &str, into: PathBuf) -> Plan {
+    let lease = lease_of(engine);
     Plan {
-        url: "file:".into(),
-        time: Duration::from_secs(6),
-        seed,
-        workers: 4,
-        lease: Duration::from_millis(400),
-        rest: Duration::from_millis(20),
-        faults: vec![FaultKind::Kill, FaultKind::Pause, FaultKind::Evict],
+        url: engine.into(),
+        time: Duration::from_secs(9),
+        seed: 1,
+        workers: 5,
+        lease,
+        rest: lease / 10,
+        faults: faults_of(engine).to_vec(),
         program: env!("CARGO_BIN_EXE_leasehold-lab").into(),
         into,
         progress: false,
     }
 }
 
-#[tokio::test]
-async fn the_file_engine_keeps_its_promises() {
+async fn keeps_its_promises(engine: &str) -> (tempfile::TempDir, Report) {
     let temp = tempfile::tempdir().unwrap();
-    let into = temp.path().join("run");
-    let report = torture(&plan(into.clone(), 1)).await.unwrap();
+    let report = torture(&plan(engine, temp.path().join("run")))
+        .await
+        .unwrap_or_else(|error| panic!("{engine}: {error}"));
     println!("{}", report.text);
-    assert!(report.good, "{}", report.text);
-    assert_eq!(
-        Report::load(&into.join("report.json")).unwrap().text,
-        report.text
-    );
+    assert!(report.good, "{engine}: {}", report.text);
+    (temp, report)
+}
+
+/// One test for each engine, so that they run side by side.
+macro_rules! each {
+    ($($name:ident $engine:literal)*) => {
+        $(#[tokio::test]
+        async fn $name() {
+            let _ = keeps_its_promises($engine).await;
+        })*
+
+        #[test]
+        fn no_engine_is_left_out() {
+            let mut tested = vec!["file", $($engine),*];
+            let mut all = engines();
+            (tested.sort_unstable(), all.sort_unstable());
+            assert_eq!(tested, all);
+        }
+    };
+}
+
+each! {
+    sqlite "sqlite"
+    redis "redis"
+    redis_durable "redis-durable"
+    redis_sentinel "redis-sentinel"
+    redis_cluster "redis-cluster"
+    redlock "redlock"
+    postgres "postgres"
+    mariadb "mariadb"
+    zookeeper "zookeeper"
+    zookeeper_ensemble "zookeeper-ensemble"
+}
+
+#[tokio::test]
+async fn file() {
+    let (temp, report) = keeps_its_promises("file").await;
+    let saved = temp.path().join("run/report.json");
+    assert_eq!(Report::load(&saved).unwrap().text, report.text);
 
     let ledger = temp.path().join("track-record.md");
-    record(&into.join("report.json"), &ledger).unwrap();
-    record(&into.join("report.json"), &ledger).unwrap();
+    record(&saved, &ledger).unwrap();
+    record(&saved, &ledger).unwrap();
     let rows = std::fs::read_to_string(ledger).unwrap();
     let rows: Vec<_> = rows
         .lines()
@@ -47,7 +84,7 @@ async fn the_file_engine_keeps_its_promises() {
 #[tokio::test]
 async fn a_fault_that_cannot_be_made_is_refused() {
     let temp = tempfile::tempdir().unwrap();
-    let mut plan = plan(temp.path().join("run"), 1);
+    let mut plan = plan("file", temp.path().join("run"));
     plan.faults = vec![FaultKind::ServerKill];
     assert!(torture(&plan).await.is_err());
 }

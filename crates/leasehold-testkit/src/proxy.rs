@@ -47,7 +47,8 @@ struct State {
     over: AtomicBool,
     /// Messages that arrived, by way.
     passed: [AtomicU64; 2],
-    open: Mutex<Vec<TcpStream>>,
+    open: Mutex<Vec<(u64, TcpStream)>>,
+    opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
 }
@@ -134,7 +135,7 @@ impl Drop for Proxy {
 
 impl State {
     fn reset(&self) {
-        for stream in lock(&self.open).drain(..) {
+        for (_, stream) in lock(&self.open).drain(..) {
             // Whatever is unread or unsent is thrown away, and the other side sees a reset.
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Both);
@@ -201,9 +202,13 @@ fn connect(state: &Arc<State>, client: TcpStream, server: u16) {
         else {
             return;
         };
-        lock(&state.open).push(copy);
+        let id = state.opened.fetch_add(1, Ordering::SeqCst);
+        lock(&state.open).push((id, copy));
         let state = state.clone();
-        drop(std::thread::spawn(move || pump(&state, way, from, to)));
+        drop(std::thread::spawn(move || {
+            pump(&state, way, from, to);
+            lock(&state.open).retain(|(open, _)| *open != id);
+        }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! From events to requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use leasehold::engine::Micros;
 
@@ -43,8 +43,21 @@ struct Desk {
     open: HashMap<(u32, u64), Open>,
     /// Where somebody who may be stopped or killed has open requests.
     of: HashMap<u32, Vec<u64>>,
+    /// Who was killed.
+    dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
+    /// Who is cut off, and since when; and who was.
+    cut: HashMap<String, Micros>,
+    cuts: Vec<(String, Micros, Micros)>,
+    /// Requests of which nobody was told an end, with their leases.
+    loose: Vec<(usize, Micros)>,
     fault_since: HashMap<String, Micros>,
+}
+
+/// Whether somebody is the victim, a task of it, or one who follows it in its place: `w1` is followed by `w1.1`.
+fn belongs(who: &str, victim: &str) -> bool {
+    let rest = who.strip_prefix(victim);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
 fn index(map: &mut HashMap<String, u32>, list: &mut Vec<String>, text: &str) -> u32 {
@@ -68,6 +81,14 @@ impl Desk {
 
     fn take(&mut self, record: Record) -> Outcome<()> {
         let Record { t, who, op, what } = record;
+        // What it did between the stamp and the signal.
+        if who
+            .split('/')
+            .next()
+            .is_some_and(|process| self.dead.contains(process))
+        {
+            return Ok(());
+        }
         let who = self.who(&who);
         match what {
             What::Call(call) => self.call(t, who, op, &call),
@@ -87,14 +108,31 @@ impl Desk {
                 });
             }
             What::Crashed(victim) => self.crashed(t, &victim),
-            What::Paused(victim) => self.paused(t, &victim),
+            What::Paused(victim) => {
+                self.hit(&victim);
+                for who in self.those_of(&victim) {
+                    let _ = self.paused.insert(who, t);
+                }
+            }
             What::Resumed(victim) => {
-                let victim = self.who(&victim);
-                let _ = self.paused.remove(&victim);
+                for who in self.those_of(&victim) {
+                    let _ = self.paused.remove(&who);
+                }
+            }
+            What::Cut(victim) => {
+                self.hit(&victim);
+                let _ = self.cut.insert(victim, t);
+            }
+            What::Mended(victim) => {
+                let since = self.cut.remove(&victim).unwrap_or(t);
+                self.cuts.push((victim, since, t));
             }
             What::Fault { fault, on: true } => {
                 self.history.faults_made += 1;
                 self.history.faults_held += u64::from(self.open.values().any(holds));
+                // A fault of the servers may cost a place in the line.
+                let open = self.open.values_mut();
+                open.for_each(|open| open.hold.queued = NEVER);
                 let _ = self.fault_since.insert(fault, t);
             }
             What::Fault { fault, on: false } => {
@@ -127,6 +165,8 @@ impl Desk {
     }
 
     fn call(&mut self, t: Micros, who: u32, op: u64, call: &Call) {
+        let name = &self.history.whos[who as usize];
+        let cut = self.cut.keys().any(|victim| belongs(name, victim));
         let hold = Hold {
             name: self.name(&call.name),
             who,
@@ -138,7 +178,7 @@ impl Desk {
             waits: call.waits,
             told_held: false,
             asked: false,
-            hit: self.paused.contains_key(&who),
+            hit: cut || self.paused.contains_key(&who),
             call: t,
             queued: NEVER,
             got: NEVER,
@@ -171,7 +211,7 @@ impl Desk {
             open.answered = true;
         };
         match *what {
-            What::Queued => open.hold.queued = t,
+            What::Queued if self.fault_since.is_empty() => open.hold.queued = t,
             What::Granted { fence, until } => {
                 answer(Answer::Granted);
                 open.hold.fence = fence;
@@ -197,25 +237,32 @@ impl Desk {
             if let Some(ops) = self.of.get_mut(&who) {
                 ops.retain(|other| *other != op);
             }
-            self.history.holds.push(close(open, t));
+            self.push(open, t);
         }
         Ok(())
     }
 
+    fn push(&mut self, open: Open, last: Micros) {
+        let lease = open.lease;
+        let hold = close(open, last);
+        let ended = hold.told_held || matches!(hold.answer, Answer::Busy | Answer::Failed);
+        if !ended {
+            self.loose.push((self.history.holds.len(), lease));
+        }
+        self.history.holds.push(hold);
+    }
+
     /// Tasks of a process are called `PROCESS/TASK`: what hits the process hits them.
     fn those_of(&mut self, victim: &str) -> Vec<u32> {
-        let prefix = format!("{victim}/");
-        let mut those = vec![self.who(victim)];
-        let tasks = self.history.whos.iter().enumerate();
-        those.extend(
-            tasks
-                .filter(|(_, who)| who.starts_with(&prefix))
-                .map(|(index, _)| index as u32),
-        );
-        those
+        let _ = self.who(victim);
+        let whos = self.history.whos.iter().enumerate();
+        whos.filter(|(_, who)| belongs(who, victim))
+            .map(|(index, _)| index as u32)
+            .collect()
     }
 
     fn crashed(&mut self, t: Micros, victim: &str) {
+        let _ = self.dead.insert(victim.to_owned());
         self.history.faults_made += 1;
         let mut held = false;
         for who in self.those_of(victim) {
@@ -224,18 +271,17 @@ impl Desk {
                     held |= holds(&open);
                     open.gone = t;
                     open.hold.hit = true;
-                    self.history.holds.push(close(open, t));
+                    self.push(open, t);
                 }
             }
         }
         self.history.faults_held += u64::from(held);
     }
 
-    fn paused(&mut self, t: Micros, victim: &str) {
+    fn hit(&mut self, victim: &str) {
         self.history.faults_made += 1;
         let mut held = false;
         for who in self.those_of(victim) {
-            let _ = self.paused.insert(who, t);
             for op in self.of.get(&who).into_iter().flatten() {
                 if let Some(open) = self.open.get_mut(&(who, *op)) {
                     held |= holds(open);
@@ -248,14 +294,40 @@ impl Desk {
 
     fn finish(&mut self, last: Micros) {
         for (_, open) in std::mem::take(&mut self.open) {
-            self.history.holds.push(close(open, last));
+            self.push(open, last);
         }
         for (_, since) in std::mem::take(&mut self.fault_since) {
             self.history.faults.push((since, last));
         }
+        self.outlast_faults();
         self.history
             .holds
             .sort_by_key(|hold| (hold.call, hold.who, hold.op));
+    }
+}
+
+impl Desk {
+    /// What was sent before or during a fault may arrive after it: a request nobody was told the end of can be in the way
+    /// for a lease more.
+    fn outlast_faults(&mut self) {
+        let everybody = self
+            .history
+            .faults
+            .iter()
+            .map(|(from, to)| ("", *from, *to));
+        let somebody = self.cuts.iter().map(|(who, from, to)| (&**who, *from, *to));
+        let mut faults: Vec<_> = everybody.chain(somebody).collect();
+        faults.sort_unstable_by_key(|(_, from, _)| *from);
+        for (index, lease) in &self.loose {
+            let hold = &mut self.history.holds[*index];
+            let who = &self.history.whos[hold.who as usize];
+            for (victim, from, to) in &faults {
+                let own = victim.is_empty() || belongs(who, victim);
+                if own && *from <= hold.free && *to >= hold.call {
+                    hold.free = hold.free.max(to.saturating_add(*lease));
+                }
+            }
+        }
     }
 }
 
@@ -286,11 +358,12 @@ fn close(open: Open, last: Micros) -> Hold {
     hold.free = match open.released {
         // What a dead holder had is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
-        NEVER => hold
+        told if hold.told_held => told,
+        // Also who is told that it was lost: the engine may keep it until the lease is over there too.
+        _ => hold
             .end
             .max(open.until.min(last))
             .saturating_add(open.lease),
-        told => told,
     };
     hold
 }

@@ -85,6 +85,10 @@ pub enum What {
     Paused(String),
     /// A process goes on; stamped after the signal.
     Resumed(String),
+    /// The way from a process (and from whoever follows it) to the servers is disturbed; stamped before it is.
+    Cut(String),
+    /// The way is as before; stamped after it is.
+    Mended(String),
     /// A fault that hits everybody begins or ends.
     Fault {
         /// Its word.
@@ -161,7 +165,7 @@ pub struct Hold {
     pub told_held: bool,
     /// Whether that is the engine's answer.
     pub asked: bool,
-    /// Whether its process stood still or died between the call and the end.
+    /// Whether its process stood still, was cut off or died between the call and the end.
     pub hit: bool,
     /// Before it was asked for.
     pub call: Micros,

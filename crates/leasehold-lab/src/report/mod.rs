@@ -2,6 +2,7 @@
 
 mod ledger;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::ledger::record;
 use crate::Outcome;
 use crate::check::Verdict;
-use crate::torture::Plan;
+use crate::torture::{FaultKind, Plan};
 
 /// One run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,7 +33,13 @@ pub struct Report {
     pub lease_ms: u64,
     /// The kinds of faults.
     pub faults: Vec<String>,
-    /// What happened, and what was broken.
+    /// What was asked of the engine.
+    #[serde(default)]
+    pub asked: Vec<String>,
+    /// How often each fault was made.
+    #[serde(default)]
+    pub made: BTreeMap<String, u64>,
+    /// What happened.
     pub stats: serde_json::Value,
     /// The broken promises, with what happened.
     pub broken: serde_json::Value,
@@ -43,8 +50,28 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a run that has just ended.
-    pub fn new(plan: &Plan, verdict: Verdict) -> Self {
+    /// Of a run that has just ended. A fault that was to be made and never was proves nothing.
+    pub fn new(
+        plan: &Plan,
+        asked: &[String],
+        made: &BTreeMap<FaultKind, u64>,
+        verdict: &Verdict,
+    ) -> Self {
+        let made: BTreeMap<String, u64> = plan
+            .faults
+            .iter()
+            .map(|kind| (kind.word().to_owned(), made.get(kind).copied().unwrap_or(0)))
+            .collect();
+        let never: Vec<_> = made.iter().filter(|(_, count)| **count == 0).collect();
+        let mut text = asked.join("\n");
+        let counts: Vec<_> = made
+            .iter()
+            .map(|(word, count)| format!("{word} {count}"))
+            .collect();
+        text += &format!("\nmade: {}\n{verdict}", counts.join("  "));
+        for (word, _) in &never {
+            text += &format!("\nVACUOUS: {word} was never made");
+        }
         Self {
             when: Clock::boot().wall() / 1_000_000,
             commit: commit().unwrap_or_else(|| "unknown".into()),
@@ -56,12 +83,14 @@ impl Report {
             faults: plan
                 .faults
                 .iter()
-                .map(|fault| fault.word().to_owned())
+                .map(|kind| kind.word().to_owned())
                 .collect(),
+            asked: asked.to_vec(),
+            good: verdict.is_good() && never.is_empty(),
+            made,
             stats: serde_json::json!(verdict.stats),
             broken: serde_json::json!(verdict.broken),
-            good: verdict.is_good(),
-            text: verdict.to_string(),
+            text,
         }
     }
 

@@ -3,12 +3,14 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use leasehold::engine::Fault as Promised;
+
 use super::Plan;
-use super::hand::NAMES;
+use super::locks::NAMES;
 use crate::random::Random;
 
 /// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
     /// `kill -9` of a worker; another one takes its place.
     Kill,
@@ -16,25 +18,68 @@ pub enum FaultKind {
     Pause,
     /// A lock is taken away.
     Evict,
-    /// `kill -9` of the server; it comes back.
+    /// Every message of a worker arrives late.
+    Delay,
+    /// Nothing passes between a worker and the servers, either way.
+    Cut,
+    /// Nothing of a worker reaches the servers.
+    CutToServer,
+    /// A worker's requests arrive and take effect; nothing comes back.
+    CutToClient,
+    /// A worker's connections are reset before an answer arrives.
+    Reset,
+    /// `kill -9` of a server, of a minority where a majority decides; it comes back.
     ServerKill,
-    /// The server stands still.
+    /// A server stands still.
     ServerPause,
+    /// `kill -9` of the server that leads; it comes back.
+    LeaderKill,
+    /// The master dies before its replicas have heard all, and one of them takes over.
+    Failover,
+    /// A server's wall clock steps, and some time later steps back.
+    ClockStep,
 }
 
+use FaultKind::*;
+
 /// Every kind, with its word.
-const WORDS: [(&str, FaultKind); 5] = [
-    ("kill", FaultKind::Kill),
-    ("pause", FaultKind::Pause),
-    ("evict", FaultKind::Evict),
-    ("server-kill", FaultKind::ServerKill),
-    ("server-pause", FaultKind::ServerPause),
+const WORDS: [(&str, FaultKind); 13] = [
+    ("kill", Kill),
+    ("pause", Pause),
+    ("evict", Evict),
+    ("delay", Delay),
+    ("cut", Cut),
+    ("cut-to-server", CutToServer),
+    ("cut-to-client", CutToClient),
+    ("reset", Reset),
+    ("server-kill", ServerKill),
+    ("server-pause", ServerPause),
+    ("leader-kill", LeaderKill),
+    ("failover", Failover),
+    ("clock-step", ClockStep),
 ];
 
 impl FaultKind {
-    /// Whether it needs a server of ours.
+    /// Whether it hits the servers.
     pub const fn of_server(self) -> bool {
-        matches!(self, Self::ServerKill | Self::ServerPause)
+        matches!(
+            self,
+            ServerKill | ServerPause | LeaderKill | Failover | ClockStep
+        )
+    }
+
+    /// What an engine calls it in its promises. A server that stands still cannot be told from one that is cut off; to take a
+    /// lock away is no fault.
+    pub(super) const fn promised(self) -> Option<Promised> {
+        Some(match self {
+            Evict => return None,
+            Kill => Promised::HolderCrash,
+            Pause => Promised::Pause,
+            Delay | Cut | CutToServer | CutToClient | Reset | ServerPause => Promised::Partition,
+            ServerKill => Promised::ServerCrash,
+            LeaderKill | Failover => Promised::Failover,
+            ClockStep => Promised::ClockStep,
+        })
     }
 
     /// Its word.
@@ -70,17 +115,22 @@ pub(super) struct Fault {
     pub(super) name: &'static str,
     /// For how long.
     pub(super) lasts: Duration,
+    /// What else there is to choose: which server, how late, how far.
+    pub(super) draw: u64,
 }
 
-/// All faults of a run, in order.
+/// All faults of a run, in order, and more should it take longer. Every kind comes before any comes again.
 pub(super) fn schedule(plan: &Plan) -> Vec<Fault> {
     let mut random = Random::of(plan.seed, u64::MAX);
     let lease = plan.lease.as_millis() as u64;
     let mut at = Duration::from_millis(300);
-    let mut faults = Vec::new();
-    while !plan.faults.is_empty() && at + plan.lease * 3 < plan.time {
-        let kind = *random.pick(&plan.faults);
-        let lasts = match random.one_in(3) {
+    let (mut faults, mut bag) = (Vec::new(), Vec::new());
+    while !plan.faults.is_empty() && at < plan.time * 3 {
+        if bag.is_empty() {
+            bag.clone_from(&plan.faults);
+        }
+        let kind = bag.swap_remove(random.below(bag.len() as u64) as usize);
+        let lasts = match random.one_in(2) {
             true => random.millis(1, lease / 2),
             false => random.millis(lease, lease * 3),
         };
@@ -90,12 +140,12 @@ pub(super) fn schedule(plan: &Plan) -> Vec<Fault> {
             victim: random.below(plan.workers),
             name: random.pick(&NAMES).0,
             lasts,
+            draw: random.next(),
         });
-        at += random.millis(30, 250);
+        at += random.millis(lease / 10, lease);
     }
     faults
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +166,7 @@ mod tests {
         };
         assert_eq!(schedule(&plan(7)), schedule(&plan(7)));
         assert_ne!(schedule(&plan(7)), schedule(&plan(8)));
-        assert!(schedule(&plan(7)).len() > 200);
+        assert!(schedule(&plan(7)).len() > 200, "about two in a lease");
     }
 
     #[test]

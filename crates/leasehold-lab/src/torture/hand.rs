@@ -8,36 +8,11 @@ use leasehold::engine::Query;
 use leasehold::{Client, Guard, Name, Owner, Released, State};
 
 use super::gate::Visitor;
+use super::locks::{BOTH, Patience, lock};
+pub(crate) use super::locks::{Kind, TURNS, take_away, take_whole};
 use crate::Outcome;
 use crate::history::{Call, Log, What};
 use crate::random::Random;
-
-/// How many turns a grant may serve in one process while another waits.
-pub(crate) const TURNS: u32 = 4;
-
-/// The names that are locked, and how.
-pub(crate) const NAMES: [(&str, Kind); 7] = [
-    ("mutex", Kind::Mutex),
-    ("hot", Kind::Mutex),
-    ("again", Kind::Reentrant),
-    ("shared", Kind::ReadWrite),
-    ("permits", Kind::Permits(3)),
-    ("left", Kind::Mutex),
-    ("both", Kind::Both),
-];
-
-/// What [`Kind::Both`] takes in one step; sorted, as the guards are.
-const BOTH: [&str; 2] = ["left", "right"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Mutex,
-    Reentrant,
-    ReadWrite,
-    Permits(u32),
-    /// Two names in one step.
-    Both,
-}
 
 /// One task of a worker.
 #[derive(Debug)]
@@ -132,7 +107,9 @@ impl Hand {
                 ..call.clone()
             }),
         );
-        let asked = lock(&self.client, &self.owner, kind, call, patience);
+        // In strict order nobody of this process is handed the grant.
+        let strict = self.random.one_in(4);
+        let asked = lock(&self.client, &self.owner, kind, call, patience, strict);
         let asked = async {
             tokio::pin!(asked);
             tokio::select! {
@@ -148,8 +125,8 @@ impl Hand {
         };
         let what = match answer {
             None => What::Cancelled,
-            // Time ran out: that says nothing of who held.
-            Some(Ok(None)) if waits => What::Cancelled,
+            // Time ran out: that says nothing of who held. Nor does a try where two can be in each other's way.
+            Some(Ok(None)) if waits || !self.client.guarantees().ordered => What::Cancelled,
             Some(Ok(None)) => What::Busy,
             Some(Err(error)) => What::Failed {
                 perhaps: error.may_have_happened(),
@@ -166,7 +143,11 @@ impl Hand {
                 return Ok(Some((op, guard)));
             }
         };
+        let failed = matches!(what, What::Failed { .. });
         self.log.note(op, what);
+        if failed {
+            tokio::time::sleep(self.some(self.rest)).await;
+        }
         Ok(None)
     }
 
@@ -203,7 +184,12 @@ impl Hand {
         let fence = guard.fence().get();
         let name = guard.name().as_str().to_owned();
         let who = self.log.who().to_owned();
-        for _ in 0..self.random.within(1, 5) {
+        // Now and then long enough for a fault to find it held.
+        let steps = match self.random.one_in(4) {
+            true => self.random.within(8, 25),
+            false => self.random.within(1, 5),
+        };
+        for _ in 0..steps {
             let now_lost = guard.state() == State::Lost;
             // Only who holds alone changes the resource. That it looked is no protection: it may stand still here.
             if alone {
@@ -300,94 +286,4 @@ impl Hand {
         }
         Ok(())
     }
-}
-
-/// How long somebody waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    None,
-    Some(Duration),
-    Endless,
-}
-
-async fn lock(
-    client: &Client,
-    owner: &Owner,
-    kind: Kind,
-    call: &Call,
-    patience: Patience,
-) -> leasehold::Result<Option<Guard>> {
-    match kind {
-        Kind::Mutex | Kind::Reentrant | Kind::Both => {
-            let mutex = client.mutex(&call.name);
-            let mutex = if kind == Kind::Reentrant {
-                mutex.owner(owner)
-            } else {
-                mutex
-            };
-            match patience {
-                Patience::None => mutex.try_lock().await,
-                Patience::Some(patience) => mutex.lock_within(patience).await,
-                Patience::Endless => mutex.lock().await.map(Some),
-            }
-        }
-        Kind::ReadWrite if call.weight == 1 => {
-            let lock = client.rwlock(&call.name);
-            match patience {
-                Patience::None => lock.try_read().await,
-                Patience::Some(patience) => lock.read_within(patience).await,
-                Patience::Endless => lock.read().await.map(Some),
-            }
-        }
-        Kind::ReadWrite => {
-            let lock = client.rwlock(&call.name);
-            let guard = match patience {
-                Patience::None => lock.try_write().await?,
-                Patience::Some(patience) => lock.write_within(patience).await?,
-                Patience::Endless => Some(lock.write().await?),
-            };
-            Ok(guard.map(Guard::from))
-        }
-        Kind::Permits(all) => {
-            let lock = client.semaphore(&call.name, all);
-            match patience {
-                Patience::None => lock.try_acquire_many(call.weight).await,
-                Patience::Some(patience) => lock.acquire_many_within(call.weight, patience).await,
-                Patience::Endless => lock.acquire_many(call.weight).await.map(Some),
-            }
-        }
-    }
-}
-
-/// Takes all there is of a name.
-pub(crate) async fn take_whole(
-    client: &Client,
-    name: &str,
-    kind: Kind,
-) -> leasehold::Result<Guard> {
-    match kind {
-        Kind::Mutex | Kind::Reentrant | Kind::Both => client.mutex(name).lock().await,
-        Kind::ReadWrite => client.rwlock(name).write().await.map(Guard::from),
-        Kind::Permits(all) => client.semaphore(name, all).acquire_many(all).await,
-    }
-}
-
-/// Takes one grant of a name away from its holder, if there is any.
-pub(crate) async fn take_away(client: &Client, name: &str, log: &Log) -> Outcome<()> {
-    let lines = client.inspect(&Query::name(Name::new(name)?)).await?;
-    let Some(fence) = lines.first().and_then(|line| line.holders.first()?.fence) else {
-        return Ok(());
-    };
-    let since = log.now();
-    if client.evict(name, Some(fence), "the lab").await? > 0 {
-        log.note(
-            0,
-            What::Taken {
-                name: name.into(),
-                fence: fence.get(),
-                since,
-            },
-        );
-    }
-    Ok(())
 }

@@ -1,18 +1,22 @@
 //! Faults on a real engine: workers in several processes, a schedule of faults from a seed, a resource that checks fences, and a
 //! verdict.
 
+mod asked;
 mod deployment;
 mod faults;
 pub(crate) mod gate;
 pub(crate) mod hand;
+mod locks;
+mod network;
 mod run;
+mod servers;
 mod work;
 mod workers;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::deployment::{Deployment, deployment};
+pub use self::deployment::{engines, faults_of, lease_of};
 pub use self::faults::FaultKind;
 pub use self::run::torture;
 pub use self::work::{Work, work};
@@ -20,7 +24,7 @@ pub use self::work::{Work, work};
 /// What a run is made of. The same plan makes the same schedule of faults and requests.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where to lock.
+    /// An engine's word, whose servers are started; or the URL of running ones.
     pub url: String,
     /// For how long.
     pub time: Duration,

@@ -1,19 +1,25 @@
 //! One run: workers, the schedule of faults, the drain, the verdict.
 
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, Options};
+use leasehold::{Client, ErrorKind, Options};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Plan;
-use super::deployment::{Deployment, deployment};
+use super::asked::Asked;
+use super::deployment::{Deployment, Shared, faults_of, with_servers};
 use super::faults::{Fault, FaultKind, schedule};
 use super::gate::Gate;
-use super::hand::{NAMES, TURNS, take_away, take_whole};
+use super::locks::{NAMES, take_away, take_whole};
+use super::network::Network;
+use super::servers::LONGEST_STEP;
 use super::workers::Worker;
 use crate::Outcome;
-use crate::check::{Bounds, Demands, judge};
+use crate::check::{Demands, judge};
 use crate::history::{Log, What, assemble, read};
 use crate::report::Report;
 
@@ -22,31 +28,37 @@ use crate::report::Report;
 /// # Errors
 /// If the run itself could not be made. Broken promises are in the report.
 pub async fn torture(plan: &Plan) -> Outcome<Report> {
-    std::fs::create_dir_all(&plan.into)?;
-    let deployment = deployment(&plan.url, &plan.into)?;
-    if !deployment.has_server() && plan.faults.iter().any(|fault| fault.of_server()) {
-        return Err(format!("{} has no server of ours to be hit", plan.url).into());
+    let cannot = |kind: &&FaultKind| !faults_of(&plan.url).contains(kind);
+    if let Some(kind) = plan.faults.iter().find(cannot) {
+        return Err(format!("{} cannot be made on {}", kind.word(), plan.url).into());
     }
+    std::fs::create_dir_all(&plan.into)?;
+    let (url, workers, into) = (plan.url.clone(), plan.workers, plan.into.clone());
+    let set_up = move || Deployment::new(&url, workers, &into);
+    let deployment = tokio::task::spawn_blocking(set_up).await??;
     let log = Log::file(&plan.into.join("lab.jsonl"), "lab")?;
     let gate = Gate::open(
         &plan.into.join("gate.sock"),
         &Log::file(&plan.into.join("gate.jsonl"), "gate")?,
     )?;
-    let url = deployment.url();
-    let client = Options::new().lease(plan.lease).connect(&url).await?;
-    let start = |index| Worker::start(plan, &url, &gate, index, 0);
+    let options = Options::new().lease(plan.lease);
+    let client = options.connect(&deployment.url).await?;
+    let start = |index| Worker::start(plan, &deployment.url_of(index), &gate, index, 0);
     let workers = (0..plan.workers).map(start).collect::<Outcome<_>>()?;
-    let (resumes, faults) = (Vec::new(), 0);
+    let asked = Asked::of(plan, &client.guarantees());
     let mut run = Run {
         plan,
-        url,
         log,
         gate,
         client,
         deployment,
         workers,
-        resumes,
-        faults,
+        asked,
+        resumes: Vec::new(),
+        disturbed: JoinSet::new(),
+        places: HashMap::new(),
+        postponed: VecDeque::new(),
+        made: BTreeMap::new(),
     };
     run.hit_and_wait().await?;
     run.drain().await?;
@@ -55,21 +67,28 @@ pub async fn torture(plan: &Plan) -> Outcome<Report> {
 
 struct Run<'a> {
     plan: &'a Plan,
-    url: String,
     log: Log,
     gate: Gate,
     client: Client,
-    deployment: Box<dyn Deployment>,
+    deployment: Deployment,
     workers: Vec<Worker>,
+    asked: Asked,
     /// Who goes on when; the life tells whether it is still the one that was stopped.
-    resumes: Vec<(Instant, Resume)>,
-    faults: u64,
+    resumes: Vec<(Instant, usize, u64)>,
+    /// What is wrong with servers and networks now, and the places where.
+    disturbed: JoinSet<Outcome<Place>>,
+    /// Where something is wrong, or was until then.
+    places: HashMap<Place, Option<Instant>>,
+    /// Faults of the servers that wait their turn.
+    postponed: VecDeque<Fault>,
+    made: BTreeMap<FaultKind, u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resume {
-    Worker(usize, u64),
-    Server(FaultKind),
+/// Where one fault at a time is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Servers,
+    Network(u64),
 }
 
 impl Run<'_> {
@@ -77,22 +96,42 @@ impl Run<'_> {
         let start = Instant::now();
         let mut faults = schedule(self.plan).into_iter().peekable();
         let mut tick = start + Duration::from_secs(1);
-        let end = start + self.plan.time;
+        let mut end = start + self.plan.time;
         while Instant::now() < end {
             let next_fault = faults.peek().map_or(end, |fault| start + fault.at);
-            let next_resume = self.resumes.iter().map(|(at, _)| *at).min().unwrap_or(end);
+            let next_resume = self.resumes.iter().map(|(at, ..)| *at).min().unwrap_or(end);
             sleep_until(next_fault.min(next_resume).min(tick).min(end)).await;
             let now = Instant::now();
             self.resume_those_due(now)?;
+            self.notice_what_is_over()?;
             if let Some(fault) = faults.next_if(|fault| start + fault.at <= now) {
                 self.hit(&fault).await?;
+            }
+            if let Some(fault) = self.postponed.front().copied()
+                && self.disturb(fault)
+            {
+                self.count(fault.kind);
+                let _ = self.postponed.pop_front();
             }
             if now >= tick {
                 tick += Duration::from_secs(1);
                 self.say(now - start);
             }
+            // On a slow machine a server may take so long to come back that a kind was not made yet.
+            let missing = self
+                .plan
+                .faults
+                .iter()
+                .any(|kind| !self.made.contains_key(kind));
+            if missing && end - now < tick - now && now - start < self.plan.time * 2 {
+                end += Duration::from_secs(1);
+            }
         }
-        self.resume_those_due(end + Duration::from_secs(3600))
+        self.resume_those_due(end + Duration::from_secs(3600))?;
+        while let Some(over) = self.disturbed.join_next().await {
+            let _ = over??;
+        }
+        Ok(())
     }
 
     fn say(&self, elapsed: Duration) {
@@ -102,77 +141,123 @@ impl Run<'_> {
             println!(
                 "{:>4}s  faults {}  effects accepted {accepted}  refused {refused}  {left}s left",
                 elapsed.as_secs(),
-                self.faults
+                self.made.values().sum::<u64>()
             );
         }
     }
 
     fn resume_those_due(&mut self, now: Instant) -> Outcome<()> {
-        let (due, later) = self.resumes.drain(..).partition(|(at, _)| *at <= now);
+        let (due, later): (Vec<_>, _) = self.resumes.drain(..).partition(|(at, ..)| *at <= now);
         self.resumes = later;
-        let due: Vec<(Instant, Resume)> = due;
-        for (_, resume) in due {
-            match resume {
-                Resume::Worker(index, life) if self.workers[index].life() == life => {
-                    self.workers[index].go_on(&self.log)?
-                }
-                Resume::Worker(..) => {}
-                Resume::Server(kind) => {
-                    match kind {
-                        FaultKind::ServerKill => self.deployment.restart()?,
-                        _ => self.deployment.resume()?,
-                    }
-                    self.log.note(
-                        0,
-                        What::Fault {
-                            fault: kind.word().into(),
-                            on: false,
-                        },
-                    );
-                }
+        for (_, index, life) in due {
+            if self.workers[index].life() == life {
+                self.workers[index].go_on(&self.log)?;
             }
         }
         Ok(())
     }
 
-    async fn hit(&mut self, fault: &Fault) -> Outcome<()> {
-        self.faults += 1;
-        let (index, until) = (fault.victim as usize, Instant::now() + fault.lasts);
-        match fault.kind {
-            FaultKind::Kill => {
-                self.workers[index].replace(self.plan, &self.url, &self.gate, &self.log)?
-            }
-            FaultKind::Pause => {
-                if self.workers[index].stop(&self.log)? {
-                    self.resumes
-                        .push((until, Resume::Worker(index, self.workers[index].life())));
-                }
-            }
-            FaultKind::Evict => take_away(&self.client, fault.name, &self.log).await?,
-            kind if self
-                .resumes
-                .iter()
-                .any(|(_, resume)| matches!(resume, Resume::Server(_))) =>
-            {
-                // One fault of the server at a time.
-                let _ = kind;
-            }
-            kind => {
-                self.log.note(
-                    0,
-                    What::Fault {
-                        fault: kind.word().into(),
-                        on: true,
-                    },
-                );
-                match kind {
-                    FaultKind::ServerKill => self.deployment.kill()?,
-                    _ => self.deployment.pause()?,
-                }
-                self.resumes.push((until, Resume::Server(kind)));
-            }
+    fn notice_what_is_over(&mut self) -> Outcome<()> {
+        while let Some(over) = self.disturbed.try_join_next() {
+            let _ = self.places.insert(over??, Some(Instant::now()));
         }
         Ok(())
+    }
+
+    /// Whether nothing is wrong there, and servers have had some time since the last fault.
+    fn is_calm(&self, place: Place) -> bool {
+        match self.places.get(&place) {
+            None => true,
+            Some(None) => false,
+            Some(Some(since)) => place != Place::Servers || since.elapsed() > self.plan.lease * 3,
+        }
+    }
+
+    async fn hit(&mut self, fault: &Fault) -> Outcome<()> {
+        let (kind, index) = (fault.kind, fault.victim as usize);
+        let made = match kind {
+            FaultKind::Kill => {
+                let url = self.deployment.url_of(fault.victim);
+                self.workers[index].replace(self.plan, &url, &self.gate, &self.log)?;
+                true
+            }
+            FaultKind::Pause => {
+                let stopped = self.workers[index].stop(&self.log)?;
+                if stopped {
+                    let until = Instant::now() + fault.lasts;
+                    self.resumes
+                        .push((until, index, self.workers[index].life()));
+                }
+                stopped
+            }
+            // Of a lock that is taken away while the servers are out of order nobody knows whether it was.
+            FaultKind::Evict if self.places.get(&Place::Servers) == Some(&None) => false,
+            FaultKind::Evict => self.evict(fault.draw).await?,
+            // Servers are hit one fault after the other, each kind in its turn.
+            kind if kind.of_server() => {
+                if self.postponed.iter().all(|waits| waits.kind != kind) {
+                    self.postponed.push_back(*fault);
+                }
+                false
+            }
+            _ => self.disturb(*fault),
+        };
+        if made {
+            self.count(kind);
+        }
+        Ok(())
+    }
+
+    /// Takes one of the held locks away; whether there was one.
+    async fn evict(&self, draw: u64) -> Outcome<bool> {
+        let lines = match self.client.inspect(&Query::all()).await {
+            Ok(lines) => lines,
+            // Not yet connected again after the last fault.
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let held: Vec<_> = lines
+            .iter()
+            .filter(|line| !line.holders.is_empty())
+            .collect();
+        match held.len() as u64 {
+            0 => Ok(false),
+            held_now => {
+                let name = held[(draw % held_now) as usize].name.as_str();
+                take_away(&self.client, name, &self.log).await
+            }
+        }
+    }
+
+    /// Begins a fault of the servers or of a worker's network, one at a time in each place; whether it did.
+    fn disturb(&mut self, fault: Fault) -> bool {
+        let place = match fault.kind.of_server() {
+            true => Place::Servers,
+            false => Place::Network(fault.victim),
+        };
+        if !self.is_calm(place) {
+            return false;
+        }
+        let log = self.log.clone();
+        let (servers, network) = (
+            self.deployment.servers(),
+            self.deployment.network(fault.victim),
+        );
+        let _ = match (place, servers, network) {
+            (Place::Servers, Some(servers), _) => {
+                self.disturbed.spawn(hit_servers(servers, fault, log))
+            }
+            (Place::Network(_), _, Some(network)) => {
+                self.disturbed.spawn(hit_network(network, fault, log))
+            }
+            _ => return false,
+        };
+        let _ = self.places.insert(place, None);
+        true
+    }
+
+    fn count(&mut self, kind: FaultKind) {
+        *self.made.entry(kind).or_default() += 1;
     }
 
     /// Everybody ends; then each name must be free, and nothing may be left of it.
@@ -187,14 +272,17 @@ impl Run<'_> {
                 sleep(Duration::from_millis(5)).await;
             }
         }
-        for (name, kind) in NAMES {
+        let settle = Duration::from_micros(self.asked.bounds.stall);
+        let shared = self.client.guarantees().shared;
+        let names = NAMES.iter().filter(|(_, kind)| shared || !kind.shares());
+        for (name, kind) in names.copied() {
             let whole = take_whole(&self.client, name, kind);
-            let guard = timeout(self.plan.lease * 4, whole).await;
+            let guard = timeout(settle, whole).await;
             let guard =
                 guard.map_err(|_| format!("{name} is not free after everybody has gone"))??;
             let _ = guard.release().await?;
         }
-        let end = Instant::now() + self.plan.lease * 3;
+        let end = Instant::now() + settle;
         let mut lines = self.client.inspect(&Query::all()).await?;
         while !lines.is_empty() && Instant::now() < end {
             sleep(Duration::from_millis(5)).await;
@@ -226,21 +314,51 @@ impl Run<'_> {
                 records.extend(read(&path)?);
             }
         }
-        let bounds = Bounds {
-            overtakes: u64::from(TURNS) * self.plan.workers,
-            told: 1_000_000,
-            stall: 2_000_000,
-            overlap: 0,
-        };
-        let hits = u64::from(!self.plan.faults.is_empty());
         let demands = Demands {
             contended: 1,
-            faults_held: hits,
+            faults_held: u64::from(!self.plan.faults.is_empty()),
             refused: 0,
         };
-        let verdict = judge(&assemble(records)?, &bounds, &demands);
-        let report = Report::new(self.plan, verdict);
+        let mut history = assemble(records.clone())?;
+        self.asked.excuse(&mut history, &records);
+        let verdict = judge(&history, &self.asked.bounds, &demands);
+        let report = Report::new(self.plan, &self.asked.text, &self.made, &verdict);
         report.save(&self.plan.into.join("report.json"))?;
         Ok(report)
     }
+}
+
+/// Hits the servers for a while.
+async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> {
+    let Fault { kind, draw, .. } = fault;
+    let note = |on| {
+        let fault = kind.word().into();
+        log.note(0, What::Fault { fault, on });
+    };
+    note(true);
+    with_servers(&servers, move |servers| servers.begin(kind, draw)).await?;
+    sleep(match kind {
+        // For so long the replicas hear nothing before the master dies.
+        FaultKind::Failover => fault.lasts.min(Duration::from_millis(300)),
+        _ => fault.lasts,
+    })
+    .await;
+    with_servers(&servers, move |servers| servers.end(kind)).await?;
+    if kind == FaultKind::ClockStep {
+        // What was granted before the clock went back lasts longer by so much.
+        sleep(LONGEST_STEP).await;
+    }
+    note(false);
+    Ok(Place::Servers)
+}
+
+/// Disturbs a worker's network for a while.
+async fn hit_network(network: Arc<Network>, fault: Fault, log: Log) -> Outcome<Place> {
+    let worker = format!("w{}", fault.victim);
+    log.note(0, What::Cut(worker.clone()));
+    network.begin(fault.kind, fault.draw);
+    sleep(fault.lasts).await;
+    network.end();
+    log.note(0, What::Mended(worker));
+    Ok(Place::Network(fault.victim))
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Identity;
-use leasehold::{Bound, Options, Owner};
+use leasehold::{Bound, Client, ErrorKind, Options, Owner};
 use tokio::task::JoinSet;
 
 use super::gate::Visitor;
-use super::hand::{Hand, NAMES, TURNS};
+use super::hand::Hand;
+use super::locks::{NAMES, TURNS};
 use crate::Outcome;
 use crate::history::Log;
 use crate::random::Random;
@@ -41,14 +42,20 @@ pub struct Work {
 /// # Errors
 /// If it cannot connect, or the resource is gone.
 pub async fn work(work: Work) -> Outcome<()> {
-    let options = Options::new()
-        .lease(work.lease)
-        .bound(Bound::new(TURNS, Duration::from_millis(10)));
-    let identity = Identity::of_this_process().called(&work.who);
-    let client = options.identity(identity).connect(&work.url).await?;
-    let log = Log::file(&work.log, &work.who)?;
     let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    let listening = tokio::task::spawn_blocking(move || {
+        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+        told.store(true, Ordering::Release);
+    });
+    let Some(client) = connect(&work, &stop).await? else {
+        return Ok(());
+    };
+    let log = Log::file(&work.log, &work.who)?;
     let ops = Arc::new(AtomicU64::new(1));
+    let shared = client.guarantees().shared;
+    let mut names = NAMES.to_vec();
+    names.retain(|(_, kind)| shared || !kind.shares());
     let mut tasks = JoinSet::new();
     for task in 0..work.tasks {
         let hand = Hand {
@@ -60,23 +67,44 @@ pub async fn work(work: Work) -> Outcome<()> {
             alone: work.tasks == 1,
             owner: Owner::new(),
             owner_number: u64::from(std::process::id()) * 100 + task + 1,
-            lease: work.lease,
+            lease: dead_after(&work),
             rest: work.rest,
-            names: NAMES.to_vec(),
+            names: names.clone(),
             ops: ops.clone(),
         };
         let stop = stop.clone();
         let _ = tasks.spawn(hand.go_on_while(move || !stop.load(Ordering::Acquire)));
     }
-    let told = stop.clone();
-    let listening = tokio::task::spawn_blocking(move || {
-        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
-        told.store(true, Ordering::Release);
-    });
     while let Some(done) = tasks.join_next().await {
         done??;
     }
     listening.abort();
     let _ = client.shutdown(Duration::from_secs(5)).await?;
     Ok(())
+}
+
+/// Tries until it is connected: the servers may be down. None if it is told to end first.
+async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
+    while !stop.load(Ordering::Acquire) {
+        let options = Options::new()
+            .lease(work.lease)
+            .bound(Bound::new(TURNS, work.lease))
+            .identity(Identity::of_this_process().called(&work.who));
+        match options.connect(&work.url).await {
+            Ok(client) => return Ok(Some(client)),
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// When a dead holder's lock has surely passed on: in ZooKeeper its session has to end first, by a clock that ticks.
+fn dead_after(work: &Work) -> Duration {
+    match work.url.starts_with("zookeeper") {
+        true => work.lease * 4 / 3 + Duration::from_millis(500),
+        false => work.lease,
+    }
 }

@@ -28,7 +28,7 @@ impl Worker {
     ) -> Outcome<Self> {
         let who = format!("w{index}.{life}");
         // Every other worker is one task, so that its place in the engine's line is known to be its own.
-        let tasks = if index.is_multiple_of(2) { 1 } else { 3 };
+        let tasks = if index.is_multiple_of(2) { 1 } else { 4 };
         let child = Command::new(&plan.program)
             .args(["worker", "--url", url, "--who", &who])
             .arg("--log")

@@ -47,15 +47,18 @@ impl Redis {
 
     /// A server whose wall clock can be set ([`step`](Self::step)).
     pub fn with_clock() -> Self {
+        Self::clocked("--save  --appendonly no")
+    }
+
+    /// A server that has every write on disk before it answers, and whose wall clock can be set.
+    pub fn durable_with_clock() -> Self {
+        Self::clocked("--save  --appendonly yes --appendfsync always")
+    }
+
+    fn clocked(settings: &str) -> Self {
         let home = directory();
         let wall = Wall::new(home.path());
-        Self::launch(
-            home,
-            free_port(),
-            "--save  --appendonly no",
-            false,
-            Some(wall),
-        )
+        Self::launch(home, free_port(), settings, false, Some(wall))
     }
 
     /// Sets its wall clock so many seconds ahead of, or behind, ours.
@@ -246,13 +249,21 @@ impl Sentinels {
 
     /// The port of the master, as a sentinel says.
     pub fn master(&self) -> u16 {
-        let answer = ask(self.sentinels[0].1, "SENTINEL get-master-addr-by-name main");
-        answer
-            .lines()
-            .nth(1)
-            .and_then(|port| port.parse().ok())
-            .unwrap_or(0)
+        master(self.sentinels[0].1)
     }
+
+    /// The port of the master, if all sentinels say the same.
+    pub fn agreed_master(&self) -> Option<u16> {
+        let said = self.master();
+        let same = |(_, port, _): &(TempDir, u16, Running)| master(*port) == said;
+        self.sentinels.iter().all(same).then_some(said)
+    }
+}
+
+fn master(sentinel: u16) -> u16 {
+    let answer = ask(sentinel, "SENTINEL get-master-addr-by-name main");
+    let port = answer.lines().nth(1);
+    port.and_then(|port| port.parse().ok()).unwrap_or(0)
 }
 
 fn masters(port: u16) -> String {

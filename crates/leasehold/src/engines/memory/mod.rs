@@ -246,7 +246,11 @@ impl Engine for Memory {
     async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
         let told: Vec<_> = {
             let state = self.world.state.lock();
-            let holders = state.lines.get(name).into_iter().flat_map(Line::holders);
+            let holders = state
+                .lines
+                .get(name)
+                .into_iter()
+                .flat_map(|kept| kept.line.holders());
             let meant = holders.filter(|place| fence.is_none_or(|fence| place.owns(fence)));
             let asked = meant.filter_map(|place| {
                 let (_, inbox) = state.sessions.get(&place.session)?;

@@ -1,0 +1,49 @@
+//! The servers of a run, and what is done to them.
+
+mod redis;
+mod redlock;
+mod sql;
+mod zookeeper;
+
+use std::time::Duration;
+
+use super::faults::FaultKind;
+
+/// Servers of ours. What goes wrong with them is a panic, as it is in the test kit.
+pub(super) trait Servers: std::fmt::Debug + Send {
+    /// What to connect to, straight.
+    fn url(&self) -> String;
+
+    /// The ports that workers reach through proxies of their own. None where the servers tell their addresses themselves.
+    fn ports(&self) -> Vec<u16>;
+
+    /// Does it to one server, or to some; which is drawn.
+    fn begin(&mut self, kind: FaultKind, draw: u64);
+
+    /// Undoes it, and waits until all are as before.
+    fn end(&mut self, kind: FaultKind);
+}
+
+/// How far a clock steps at most.
+pub(super) const LONGEST_STEP: Duration = Duration::from_secs(2);
+
+/// How far it steps: one or two seconds ahead or behind.
+fn step(draw: u64) -> i64 {
+    [-2, -1, 1, 2][draw as usize % 4]
+}
+
+/// Starts what an engine's word means.
+pub(super) fn start(word: &str) -> Box<dyn Servers> {
+    match word {
+        "redis" => Box::new(redis::One::forgetful()),
+        "redis-durable" => Box::new(redis::One::durable()),
+        "redis-sentinel" => Box::new(redis::Watched::start()),
+        "redis-cluster" => Box::new(redis::Sharded::start()),
+        "redlock" => Box::new(redlock::Majority::start()),
+        "postgres" => Box::new(sql::PostgreSql::start()),
+        "mariadb" => Box::new(sql::Maria::start()),
+        "zookeeper" => Box::new(zookeeper::Alone::start()),
+        "zookeeper-ensemble" => Box::new(zookeeper::Three::start()),
+        other => unreachable!("{other} has no servers"),
+    }
+}
