@@ -236,21 +236,6 @@ impl Error {
         self.0.kind == ErrorKind::Lost
     }
 
-    /// The refusal of an engine whose holders cannot be asked to give up.
-    #[cfg(any(
-        feature = "file",
-        feature = "redis",
-        feature = "postgres",
-        feature = "mysql",
-        feature = "sqlite"
-    ))]
-    pub(crate) fn cannot_ask(engine: &'static str, name: &Name) -> Self {
-        let what = "holders cannot be asked to give up here: evict them, or wait";
-        Self::new(ErrorKind::Unsupported, Step::Ask, what)
-            .on(engine)
-            .of(name)
-    }
-
     pub(crate) fn closed(step: Step) -> Self {
         Self::new(ErrorKind::Closed, step, "the client was shut down")
     }

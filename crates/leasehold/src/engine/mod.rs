@@ -47,7 +47,7 @@ pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};
 pub use crate::session::Inbox;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
 
@@ -104,7 +104,12 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// Asks the holders of a name, or the holder of one fence, to give it up; says how many were asked. An engine
     /// whose holders cannot be told refuses with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
-    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32>;
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
+        let _ = fence;
+        let what = "holders cannot be asked to give up here: evict them, or wait";
+        let error = Error::new(ErrorKind::Unsupported, Step::Ask, what);
+        Err(error.on(self.kind()).of(name))
+    }
 }
 
 /// One client's life in an engine.
@@ -119,7 +124,9 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
 
     /// How long the engine keeps a claim after its session's last word: the lease it asked for, or what the server
     /// made of it.
-    fn lease(&self, claim: &Claim) -> Duration;
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
+    }
 
     /// Leaves the line. Of the block of fences the first `used` are spent.
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release>;

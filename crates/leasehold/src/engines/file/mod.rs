@@ -169,8 +169,4 @@ impl Engine for File {
         }
         Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
     }
-
-    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
-        Err(Error::cannot_ask(self.kind(), name))
-    }
 }

@@ -265,10 +265,6 @@ impl Session for FileSession {
         failed.map_or(Ok(standings), Err)
     }
 
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
-
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let released = self.on(Step::Release, &claim.name, |line, at, _| {
             line.release(claim.id, used, at)

@@ -320,10 +320,6 @@ impl Session for MemorySession {
         Ok(standings)
     }
 
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
-
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let at = self.world.moment();
         let (release, told) = {

@@ -36,7 +36,7 @@ use self::session::RedisSession;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
-use crate::error::{Error, Result, Step};
+use crate::error::{Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
 
@@ -169,9 +169,5 @@ impl Engine for Redis {
             traced.map_err(|trouble| at_evict(trouble).perhaps())?;
         }
         Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
-    }
-
-    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
-        Err(Error::cannot_ask(self.kind(), name))
     }
 }

@@ -215,10 +215,6 @@ impl Session for RedisSession {
         }
     }
 
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
-
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let run = Run::release(&self.servers.config.keys, [(claim, used)]);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;

@@ -28,7 +28,7 @@ use crate::claim::{ById, ClaimId};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
-use crate::error::{Error, Result, Step};
+use crate::error::{Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
 
@@ -133,9 +133,5 @@ impl Engine for Redlock {
             self.nodes.note(entry).await;
         }
         Ok(u32::try_from(evicted.len()).unwrap_or(u32::MAX))
-    }
-
-    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
-        Err(Error::cannot_ask(self.kind(), name))
     }
 }

@@ -289,10 +289,6 @@ impl Session for RedlockSession {
         }
     }
 
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
-
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
         let entry = self.entry(claim.id);
         if let Some(entry) = &entry {

@@ -285,10 +285,6 @@ impl Engine for Sql {
             _ => Ok(0),
         }
     }
-
-    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
-        Err(Error::cannot_ask(self.kind(), name))
-    }
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]

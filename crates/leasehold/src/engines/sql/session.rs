@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -105,10 +104,6 @@ impl Session for SqlSession {
             self.stands(claim, *standing);
         }
         Ok(standings)
-    }
-
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

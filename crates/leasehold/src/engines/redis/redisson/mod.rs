@@ -161,8 +161,4 @@ impl Engine for Redisson {
         }
         Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
     }
-
-    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
-        Err(Error::cannot_ask(self.kind(), name))
-    }
 }

@@ -278,10 +278,6 @@ impl Session for RedissonSession {
         Ok(standings)
     }
 
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
-
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let waited = {
             let known = self.mine.lock().remove(&claim.id);
