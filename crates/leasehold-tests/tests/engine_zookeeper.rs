@@ -70,7 +70,7 @@ mod own {
         assert_eq!(lines[0].holders[0].lease, Some(kept));
         let _ = guard.release().await.expect("released");
         // Never shorter than two ticks there, and kept here all the same.
-        let short = client.mutex("x").lease(Duration::from_millis(100));
+        let short = client.mutex("x").lease(Duration::from_millis(250));
         let guard = short.keep_alive(false).lock().await.expect("free");
         assert_eq!(guard.lease(), Duration::from_millis(400));
         let _ = guard.lost().await;
