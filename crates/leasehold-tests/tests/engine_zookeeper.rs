@@ -43,6 +43,7 @@ mod ensemble {
 
 mod own {
     use super::*;
+    use leasehold::engine::Query;
     use leasehold::{ErrorKind, Options};
 
     fn one() -> &'static ZooKeeper {
@@ -52,18 +53,26 @@ mod own {
 
     /// A lease is the end of a session, and the server decides how long those may be.
     #[tokio::test]
-    async fn a_lease_the_server_cannot_give_is_refused_with_the_longest_there_is() {
+    async fn a_lease_is_what_the_server_makes_of_it() {
         let client = leasehold::connect(&one().url()).await.expect("connected");
         let long = client.mutex("x").lease(Duration::from_secs(1000));
-        let refused = long
-            .lock()
-            .await
-            .expect_err("longer than maxSessionTimeout");
+        let refused = long.lock().await.expect_err("beyond maxSessionTimeout");
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert!(refused.to_string().contains("at most 90s"), "{refused}");
-        // Shorter than the server's shortest session: rounded up there, kept here.
-        let short = client.mutex("x").lease(Duration::from_millis(100));
-        let guard = short.keep_alive(false).lock().await.expect("locked");
+        // A third longer than asked for: the holder is the first to know.
+        let mutex = client.mutex("x").lease(Duration::from_secs(3));
+        let guard = mutex.lock().await.expect("free");
+        let kept = Duration::from_millis(4_001);
+        assert_eq!(guard.lease(), kept);
+        assert!(guard.remaining() <= Duration::from_secs(3));
+        let query = Query::name(guard.name().clone());
+        let lines = client.inspect(&query).await.expect("inspected");
+        assert_eq!(lines[0].holders[0].lease, Some(kept));
+        let _ = guard.release().await.expect("released");
+        // Never shorter than two ticks there, and kept here all the same.
+        let short = client.mutex("x").lease(Duration::from_millis(250));
+        let guard = short.keep_alive(false).lock().await.expect("free");
+        assert_eq!(guard.lease(), Duration::from_millis(400));
         let _ = guard.lost().await;
     }
 
@@ -79,6 +88,7 @@ mod own {
         let denied = other.mutex("x").lock().await.expect_err("no login");
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
         assert!(!format!("{mine:?} {denied:?}").contains("hunter2"));
+        let url = format!("zookeeper://{address}/private?acl=creator&auth=digest:me:hunter2");
         let same = leasehold::connect(&url).await.expect("connected");
         assert!(same.mutex("x").try_lock().await.expect("a try").is_none());
         drop(held);

@@ -19,6 +19,25 @@ const CURATOR: Peer = Peer {
 
 super::both::tests!(CURATOR);
 
+/// A name is one node, whatever is in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_with_a_slash_is_one_node() {
+    let (client, mut curator) = (CURATOR.ours().await, CURATOR.process());
+    let held = client.mutex("a/b").lock().await.expect("free");
+    assert_eq!(curator.ask("try /curator/a%2Fb"), "busy");
+    assert_eq!(curator.ask("try /curator/a/b"), "held");
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    assert_eq!(curator.ask("try /curator/a%2Fb"), "held");
+    assert!(
+        client
+            .mutex("a/b")
+            .try_lock()
+            .await
+            .expect("a try")
+            .is_none()
+    );
+}
+
 /// It sees our nodes, and we see its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn participants_are_seen_both_ways() {
