@@ -16,7 +16,7 @@ use mysql_async::prelude::Queryable;
 use tokio::runtime::Runtime;
 
 use crate::Settings;
-use crate::measure::{Outcome, Watch, duel};
+use crate::measure::{Duel, Outcome, Spread, Watch, duel};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
@@ -34,7 +34,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let goal = Goal::AtMost(1.2);
     let server = Postgres::durable();
     let mut peer = runtime.block_on(Naive::connect(&server.url()))?;
-    alone(
+    let _ = alone(
         settings,
         &runtime,
         "postgres",
@@ -44,7 +44,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     )?;
     let server = MariaDb::durable();
     let mut peer = runtime.block_on(Naive::connect(&server.url()))?;
-    alone(
+    let _ = alone(
         settings,
         &runtime,
         "mariadb",
@@ -60,14 +60,22 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let mut peer = Naive::Sqlite(file);
     runtime.block_on(peer.run(TABLE))?;
     // At least half as many pairs a second as the bare two transactions.
-    alone(
+    let duel = alone(
         settings,
         &runtime,
         "sqlite",
         &url,
         &mut peer,
         Goal::AtMost(2.0),
-    )
+    )?;
+    let pairs = Spread {
+        low: 1e6 / duel.ours.high,
+        median: 1e6 / duel.ours.median,
+        high: 1e6 / duel.ours.low,
+    };
+    let goal = Goal::AtLeast(10_000.0);
+    Row::alone("sqlite uncontended pairs", "/s", pairs, goal).print();
+    Ok(())
 }
 
 fn alone(
@@ -77,7 +85,7 @@ fn alone(
     url: &str,
     peer: &mut Naive,
     goal: Goal,
-) -> Outcome<()> {
+) -> Outcome<Duel> {
     let client = runtime.block_on(leasehold::connect(url))?;
     let ours = || {
         let mutex = client.mutex("alone");
@@ -103,7 +111,7 @@ fn alone(
     let duel = duel(settings.repeats, ours, bare)?;
     let name = format!("{kind} uncontended beside insert + delete");
     Row::ratio(&name, "µs", &duel, goal).print();
-    Ok(())
+    Ok(duel)
 }
 
 fn micros_each(watch: Watch) -> f64 {
@@ -113,39 +121,44 @@ fn micros_each(watch: Watch) -> f64 {
 /// Thirty lockers over two processes on one name.
 pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
     let server = Postgres::durable();
-    crowd(settings, "postgres", &server.url())?;
-    let deadlocks = server.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'");
-    Row::note("  deadlocks, both together", deadlocks, String::new()).print();
+    crowd(settings, "postgres", &server.url(), &|| server.deadlocks())?;
     let server = MariaDb::durable();
-    crowd(settings, "mariadb", &server.url())?;
-    let counter =
-        "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'";
-    Row::note(
-        "  deadlocks, both together",
-        server.sql(counter),
-        String::new(),
-    )
-    .print();
-    Ok(())
+    crowd(settings, "mariadb", &server.url(), &|| server.deadlocks())
 }
 
-fn crowd(settings: &Settings, kind: &str, url: &str) -> Outcome<()> {
-    let mut troubles = (0, 0);
+fn crowd(
+    settings: &Settings,
+    kind: &str,
+    url: &str,
+    deadlocks: &dyn Fn() -> String,
+) -> Outcome<()> {
+    let (mut ours, mut peer) = (Trouble::default(), Trouble::default());
+    let run = |how: &str, trouble: &mut Trouble| {
+        let before: u64 = deadlocks().parse()?;
+        let served = processes(how, url, &mut trouble.errors)?;
+        trouble.deadlocks += deadlocks().parse::<u64>()?.saturating_sub(before);
+        Ok(served)
+    };
     let duel = duel(
         settings.repeats,
-        || processes("ours", url, &mut troubles.0),
-        || processes("naive", url, &mut troubles.1),
+        || run("ours", &mut ours),
+        || run("naive", &mut peer),
     )?;
     let name = format!("{kind} 2 x 15 lockers beside a unique key");
     Row::ratio(&name, "/s", &duel, Goal::AtLeast(3.0)).print();
     let shown = |count: u64| format!("{count} in {} runs", settings.repeats + 1);
-    Row::note(
-        "  errors of the database met",
-        shown(troubles.0),
-        shown(troubles.1),
-    )
-    .print();
+    let met = (shown(ours.errors), shown(peer.errors));
+    Row::note("  errors of the database met", met.0, met.1).print();
+    let met = (shown(ours.deadlocks), shown(peer.deadlocks));
+    Row::note("  deadlocks by the server's counter", met.0, met.1).print();
     Ok(())
+}
+
+/// What a side met in all its runs.
+#[derive(Default)]
+struct Trouble {
+    errors: u64,
+    deadlocks: u64,
 }
 
 fn processes(how: &str, url: &str, troubles: &mut u64) -> Outcome<f64> {

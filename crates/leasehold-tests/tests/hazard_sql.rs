@@ -37,10 +37,8 @@ fn storm(url: &str, processes: u64, doomed: u64, rounds: u64) {
     for locker in &mut counters {
         locker.say(&format!("count x {file} {rounds}"));
     }
-    for dies in &mut lockers {
+    for mut dies in lockers {
         dies.say("lock x");
-    }
-    for dies in lockers {
         assert!(fence(&dies.hear_within(Duration::from_secs(60))) > 0);
         dies.kill();
     }

@@ -170,13 +170,17 @@ impl Match {
         let recent = self.claims.iter().rev().take(10);
         let mine = recent.filter(|(_, whose, _)| *whose == seat).cloned();
         let mine: Vec<_> = mine.collect();
-        let (at, mut changes, mut wanted) = (self.at(), Vec::new(), Vec::new());
+        let (at, mut changes) = (self.at(), Vec::new());
         for (name, _, claim) in &mine {
             let line = self.lines.entry(*name).or_default();
-            let (standing, told) = line.heartbeat(claim.id, at);
-            wanted.push(standing);
-            changes.extend(told);
+            changes.extend(line.heartbeat(claim.id, at).1);
         }
+        // The answers are those after all of them were heard.
+        let standing = |(name, _, claim): &(usize, usize, Arc<Claim>)| {
+            let line = self.lines.get(name);
+            line.map_or(Standing::Gone, |line| line.standing(claim.id, at))
+        };
+        let wanted: Vec<_> = mine.iter().map(standing).collect();
         self.log
             .push(format!("seat {seat} beats for {}", mine.len()));
         for ((name, _, claim), standing) in mine.iter().zip(&wanted) {

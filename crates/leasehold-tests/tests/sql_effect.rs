@@ -1,6 +1,10 @@
 //! The effect in the caller's own transaction, with the caller's own client, on all three databases: a row lock, a
 //! versioned update, and a row that checks fences.
 #![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#![expect(
+    clippy::duplicate_mod,
+    reason = "the examples share a module, as programs of their own"
+)]
 
 use leasehold::Fence;
 use leasehold::sql::{Conflicts, Database, Retries, Row, Transaction, Update, Value};
@@ -236,6 +240,42 @@ async fn sqlite() {
         left, 0,
         "a transaction that is not committed leaves nothing"
     );
+}
+
+#[path = "../../leasehold/examples/fence_check.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod fence_check;
+#[path = "../../leasehold/examples/row_lock.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod row_lock;
+#[path = "../../leasehold/examples/versioned_update.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod versioned_update;
+
+/// The examples, with threads in each other's way.
+fn examples(url: &str) {
+    assert_eq!(row_lock::run(url).expect("it runs"), 100);
+    let (stock, conflicts) = versioned_update::run(url).expect("it runs");
+    assert_eq!(stock, 100);
+    println!("{conflicts} conflicts");
+    assert!(conflicts > 0, "nobody was in anybody's way");
+    assert_eq!(fence_check::run(url).expect("it runs"), Update::Refused);
+}
+
+#[test]
+fn examples_on_postgres() {
+    examples(&Postgres::start().url());
+}
+
+#[test]
+fn examples_on_mariadb() {
+    examples(&MariaDb::start().url());
+}
+
+#[test]
+fn examples_on_sqlite() {
+    let dir = tempfile::tempdir().expect("a directory");
+    examples(&format!("sqlite:{}/shop.db", dir.path().display()));
 }
 
 #[tokio::test]

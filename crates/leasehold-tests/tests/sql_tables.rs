@@ -37,7 +37,7 @@ async fn visit(session: &Arc<dyn Session>, name: &str) -> u64 {
 
 /// Rows of names that nobody has used for ten minutes go, those in use stay, and the next fence of a name whose row is
 /// gone is larger than its last.
-async fn cleaning(url: &str, sql: impl Fn(&str) -> String) {
+async fn cleaning(url: &str, sql: impl Fn(&str) -> String + Send + Sync) {
     let clock = Clock::stopped();
     clock.skip(Duration::from_secs(1_000_000));
     let engine = Sql::on_clock(&Url::parse(url).expect("a URL"), clock.clone());

@@ -56,12 +56,6 @@ impl Watch {
         let _ = self.ahead.lock().remove(&claim);
     }
 
-    /// Whether it is known to wait.
-    pub(super) fn waits(&self, claim: ClaimId) -> bool {
-        let ahead = self.ahead.lock();
-        ahead.get(&claim).is_some_and(|ahead| *ahead > 0)
-    }
-
     fn put(&self, claim: ClaimId, ahead: u32) {
         let _ = self.ahead.lock().insert(claim, ahead);
         if ahead > 0 {

@@ -126,13 +126,15 @@ impl Op {
                 }
             }),
             Self::Beat(claims, _) => {
-                let standings = claims.iter().map(|claim| match find(lines, &claim.name) {
-                    None => Standing::Gone,
-                    Some(stored) => {
-                        let (standing, told) = stored.line.heartbeat(claim.id, at);
-                        changes.extend(told);
-                        standing
+                for claim in claims {
+                    if let Some(stored) = find(lines, &claim.name) {
+                        changes.extend(stored.line.heartbeat(claim.id, at).1);
                     }
+                }
+                // As it is when all of them were heard.
+                let standings = claims.iter().map(|claim| {
+                    let stored = find(lines, &claim.name);
+                    stored.map_or(Standing::Gone, |stored| stored.line.standing(claim.id, at))
                 });
                 Answer::Standings(standings.collect())
             }
@@ -170,7 +172,7 @@ impl Op {
     }
 }
 
-fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {
+pub(super) fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {
     let key = Key::of(name);
     lines.iter_mut().find(|stored| stored.key == key)
 }
