@@ -112,10 +112,8 @@ impl Servers for Watched {
         self.servers.nodes[self.dead].restart();
         until("one master, whom all others follow", || {
             let master = self.servers.agreed_master().ok_or("no agreement")?;
-            let others = self.servers.nodes.iter().filter(|node| node.port != master);
-            others
-                .map(|node| follows(node, master))
-                .collect::<Result<(), _>>()
+            let mut others = self.servers.nodes.iter().filter(|node| node.port != master);
+            others.try_for_each(|node| follows(node, master))
         });
     }
 }
