@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Plan;
-use super::asked::Asked;
+use super::asked::{Asked, unasked};
 use super::deployment::{Deployment, Shared, faults_of, with_servers};
 use super::drain::drain;
 use super::faults::{Fault, FaultKind, schedule};
@@ -132,7 +132,10 @@ impl Run<'_> {
         while let Some(over) = self.disturbed.join_next().await {
             let _ = over??;
         }
-        Ok(())
+        match self.deployment.servers() {
+            Some(servers) => note_what_moved(&servers, &self.log).await,
+            None => Ok(()),
+        }
     }
 
     fn say(&self, elapsed: Duration) {
@@ -293,6 +296,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
         let fault = kind.word().into();
         log.note(0, What::Fault { fault, on });
     };
+    note_what_moved(&servers, &log).await?;
     note(true);
     with_servers(&servers, move |servers| servers.begin(kind, draw)).await?;
     sleep(match kind {
@@ -308,6 +312,19 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
     }
     note(false);
     Ok(Place::Servers)
+}
+
+/// Notes a fault of the servers that was not ours: it began at an unknown time since all was well.
+async fn note_what_moved(servers: &Shared, log: &Log) -> Outcome<()> {
+    if let Some((kind, since)) = with_servers(servers, |servers| servers.moved()).await? {
+        let fault = |on| What::Fault {
+            fault: unasked(kind),
+            on,
+        };
+        log.note_at(since, 0, fault(true));
+        log.note(0, fault(false));
+    }
+    Ok(())
 }
 
 /// Disturbs a worker's network for a while.
