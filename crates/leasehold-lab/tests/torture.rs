@@ -45,7 +45,8 @@ macro_rules! each {
         fn no_engine_is_left_out() {
             let mut tested = vec!["file", $($engine),*];
             let mut all = engines();
-            (tested.sort_unstable(), all.sort_unstable());
+            tested.sort_unstable();
+            all.sort_unstable();
             assert_eq!(tested, all);
         }
     };

@@ -48,11 +48,9 @@ impl Asked {
     /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all the
     /// same.
     pub(super) fn excuse(&self, history: &mut History, records: &[Record]) {
-        for (on, off) in self
-            .lossy
-            .iter()
-            .flat_map(|kind| times(records, kind.word()))
-        {
+        let words = |kind: &FaultKind| [kind.word().to_owned(), unasked(*kind)];
+        let words = self.lossy.iter().flat_map(words);
+        for (on, off) in words.flat_map(|word| times(records, &word)) {
             for hold in &mut history.holds {
                 let held = hold.answer == Answer::Granted && hold.got <= off && hold.end > on;
                 match held {
@@ -95,6 +93,11 @@ fn in_words(lossy: &[FaultKind], bounds: &Bounds, guarantees: &Guarantees) -> Ve
     text
 }
 
+/// The word of a fault that the servers made themselves. It may begin before one of ours is over.
+pub(super) fn unasked(kind: FaultKind) -> String {
+    format!("{} unasked", kind.word())
+}
+
 /// From when to when a fault was on, each time.
 fn times(records: &[Record], word: &str) -> Vec<(Micros, Micros)> {
     let mut marks: Vec<_> = records
@@ -110,4 +113,104 @@ fn times(records: &[Record], word: &str) -> Vec<(Micros, Micros)> {
         on.then_some((*t, off))
     };
     marks.iter().enumerate().filter_map(on).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{Demands, Promise, judge};
+    use crate::history::{Call, assemble};
+
+    fn plan(url: &str) -> Plan {
+        Plan {
+            url: url.into(),
+            time: std::time::Duration::from_secs(1),
+            seed: 1,
+            workers: 4,
+            lease: std::time::Duration::from_millis(500),
+            rest: std::time::Duration::from_millis(50),
+            faults: super::super::deployment::faults_of(url).to_vec(),
+            program: "x".into(),
+            into: "y".into(),
+            progress: false,
+        }
+    }
+
+    fn asked(engine: &str, url: &str) -> Asked {
+        Asked::of(&plan(engine), &leasehold::guarantees(url).unwrap())
+    }
+
+    #[test]
+    fn the_engine_decides_which_faults_may_cost_a_lock() {
+        use FaultKind::*;
+        let lossy = |engine, url| asked(engine, url).lossy;
+        assert_eq!(lossy("redis", "redis://h"), [ServerKill]);
+        assert_eq!(lossy("redis-durable", "redis://h"), [ClockStep]);
+        assert_eq!(
+            lossy("redis-sentinel", "redis+sentinel://h/main"),
+            [Failover]
+        );
+        assert_eq!(lossy("redlock", "redlock://a,b,c"), [ClockStep]);
+        for (engine, url) in [
+            ("file", "file:"),
+            ("sqlite", "sqlite:x"),
+            ("postgres", "postgres://h/d"),
+            ("mariadb", "mysql://h/d"),
+            ("zookeeper", "zookeeper://h"),
+            ("zookeeper-ensemble", "zookeeper://h"),
+        ] {
+            assert_eq!(lossy(engine, url), [], "{engine}");
+        }
+    }
+
+    /// Two hold at a time; a fault comes while the first holds.
+    fn two(fault: &str, second_fence: u64) -> Vec<Record> {
+        let record = |t, who: &str, what| Record {
+            t,
+            who: who.to_owned(),
+            op: 1,
+            what,
+        };
+        let call = || {
+            What::Call(Call {
+                name: "x".into(),
+                weight: 1,
+                capacity: 1,
+                waits: true,
+                lease: 1_000,
+                owner: 0,
+            })
+        };
+        let granted = |fence| What::Granted { fence, until: 999 };
+        let mark = |on| What::Fault {
+            fault: fault.into(),
+            on,
+        };
+        vec![
+            record(10, "a", call()),
+            record(20, "a", granted(5)),
+            record(30, "lab", mark(true)),
+            record(40, "lab", mark(false)),
+            record(50, "b", call()),
+            record(60, "b", granted(second_fence)),
+            record(70, "b", What::Release),
+            record(90, "a", What::Lost),
+        ]
+    }
+
+    fn verdict(fault: &str, second_fence: u64) -> Vec<Promise> {
+        let asked = asked("redis", "redis://h");
+        let records = two(fault, second_fence);
+        let mut history = assemble(records.clone()).unwrap();
+        asked.excuse(&mut history, &records);
+        judge(&history, &asked.bounds, &Demands::default()).promises()
+    }
+
+    #[test]
+    fn a_lost_lock_is_excused_and_its_fence_is_not() {
+        assert_eq!(verdict("server-kill", 6), []);
+        assert_eq!(verdict("server-kill unasked", 6), []);
+        assert!(verdict("server-kill", 4).contains(&Promise::FenceOrder));
+        assert_eq!(verdict("server-pause", 6), [Promise::Exclusion]);
+    }
 }

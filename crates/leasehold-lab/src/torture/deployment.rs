@@ -164,16 +164,14 @@ impl Deployment {
 }
 
 /// Does something to the servers that takes its time.
-pub(super) async fn with_servers(
+pub(super) async fn with_servers<T: Send + 'static>(
     servers: &Shared,
-    act: impl FnOnce(&mut dyn Servers) + Send + 'static,
-) -> Outcome<()> {
+    act: impl FnOnce(&mut dyn Servers) -> T + Send + 'static,
+) -> Outcome<T> {
     let servers = servers.clone();
     let acted = tokio::task::spawn_blocking(move || {
-        act(servers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut());
+        let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+        act(servers.as_mut())
     });
     Ok(acted.await?)
 }

@@ -3,6 +3,7 @@
 
 mod asked;
 mod deployment;
+mod drain;
 mod faults;
 pub(crate) mod gate;
 pub(crate) mod hand;

@@ -7,14 +7,15 @@ use std::time::Duration;
 use leasehold::engine::Query;
 use leasehold::{Client, ErrorKind, Options};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Plan;
-use super::asked::Asked;
+use super::asked::{Asked, unasked};
 use super::deployment::{Deployment, Shared, faults_of, with_servers};
+use super::drain::drain;
 use super::faults::{Fault, FaultKind, schedule};
 use super::gate::Gate;
-use super::locks::{NAMES, take_away, take_whole};
+use super::locks::take_away;
 use super::network::Network;
 use super::servers::LONGEST_STEP;
 use super::workers::Worker;
@@ -61,18 +62,18 @@ pub async fn torture(plan: &Plan) -> Outcome<Report> {
         made: BTreeMap::new(),
     };
     run.hit_and_wait().await?;
-    run.drain().await?;
+    drain(&mut run).await?;
     run.judge()
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    log: Log,
-    gate: Gate,
-    client: Client,
+pub(super) struct Run<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) log: Log,
+    pub(super) gate: Gate,
+    pub(super) client: Client,
     deployment: Deployment,
-    workers: Vec<Worker>,
-    asked: Asked,
+    pub(super) workers: Vec<Worker>,
+    pub(super) asked: Asked,
     /// Who goes on when; the life tells whether it is still the one that was stopped.
     resumes: Vec<(Instant, usize, u64)>,
     /// What is wrong with servers and networks now, and the places where.
@@ -131,7 +132,10 @@ impl Run<'_> {
         while let Some(over) = self.disturbed.join_next().await {
             let _ = over??;
         }
-        Ok(())
+        match self.deployment.servers() {
+            Some(servers) => note_what_moved(&servers, &self.log).await,
+            None => Ok(()),
+        }
     }
 
     fn say(&self, elapsed: Duration) {
@@ -260,49 +264,6 @@ impl Run<'_> {
         *self.made.entry(kind).or_default() += 1;
     }
 
-    /// Everybody ends; then each name must be free, and nothing may be left of it.
-    async fn drain(&mut self) -> Outcome<()> {
-        self.workers.iter_mut().for_each(Worker::dismiss);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        for worker in &mut self.workers {
-            while !worker.has_ended()? {
-                if Instant::now() > deadline {
-                    return Err(format!("{worker:?} did not end within 30 s").into());
-                }
-                sleep(Duration::from_millis(5)).await;
-            }
-        }
-        let settle = Duration::from_micros(self.asked.bounds.stall);
-        let shared = self.client.guarantees().shared;
-        let names = NAMES.iter().filter(|(_, kind)| shared || !kind.shares());
-        for (name, kind) in names.copied() {
-            let whole = take_whole(&self.client, name, kind);
-            let guard = timeout(settle, whole).await;
-            let guard =
-                guard.map_err(|_| format!("{name} is not free after everybody has gone"))??;
-            let _ = guard.release().await?;
-        }
-        let end = Instant::now() + settle;
-        let mut lines = self.client.inspect(&Query::all()).await?;
-        while !lines.is_empty() && Instant::now() < end {
-            sleep(Duration::from_millis(5)).await;
-            lines = self.client.inspect(&Query::all()).await?;
-        }
-        for line in lines {
-            let count = (line.holders.len() + line.waiters.len()) as u64;
-            self.log.note(
-                0,
-                What::Left {
-                    name: line.name.to_string(),
-                    count,
-                },
-            );
-        }
-        self.gate.note_counts(&self.log);
-        let _ = self.client.shutdown(Duration::from_secs(5)).await?;
-        Ok(())
-    }
-
     fn judge(&self) -> Outcome<Report> {
         let mut records = Vec::new();
         for entry in std::fs::read_dir(&self.plan.into)? {
@@ -335,6 +296,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
         let fault = kind.word().into();
         log.note(0, What::Fault { fault, on });
     };
+    note_what_moved(&servers, &log).await?;
     note(true);
     with_servers(&servers, move |servers| servers.begin(kind, draw)).await?;
     sleep(match kind {
@@ -350,6 +312,19 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
     }
     note(false);
     Ok(Place::Servers)
+}
+
+/// Notes a fault of the servers that was not ours: it began at an unknown time since all was well.
+async fn note_what_moved(servers: &Shared, log: &Log) -> Outcome<()> {
+    if let Some((kind, since)) = with_servers(servers, |servers| servers.moved()).await? {
+        let fault = |on| What::Fault {
+            fault: unasked(kind),
+            on,
+        };
+        log.note_at(since, 0, fault(true));
+        log.note(0, fault(false));
+    }
+    Ok(())
 }
 
 /// Disturbs a worker's network for a while.

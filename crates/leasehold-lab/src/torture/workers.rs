@@ -49,7 +49,7 @@ impl Worker {
         })
     }
 
-    fn who(&self) -> String {
+    pub(super) fn who(&self) -> String {
         format!("w{}.{}", self.index, self.life)
     }
 

@@ -7,6 +7,8 @@ mod zookeeper;
 
 use std::time::Duration;
 
+use leasehold::engine::Micros;
+
 use super::faults::FaultKind;
 
 /// Servers of ours. What goes wrong with them is a panic, as it is in the test kit.
@@ -22,6 +24,12 @@ pub(super) trait Servers: std::fmt::Debug + Send {
 
     /// Undoes it, and waits until all are as before.
     fn end(&mut self, kind: FaultKind);
+
+    /// Since when the servers may have been changing places without being asked to, if they have: a slow machine is
+    /// enough for that.
+    fn moved(&mut self) -> Option<(FaultKind, Micros)> {
+        None
+    }
 }
 
 /// How far a clock steps at most.

@@ -1,5 +1,6 @@
 //! Redis: one server, a master below Sentinel, a Cluster.
 
+use leasehold::engine::{Clock, Micros};
 use leasehold_testkit::poll::until;
 use leasehold_testkit::servers::redis::{Cluster, Redis, Sentinels};
 
@@ -61,13 +62,18 @@ impl Servers for One {
 pub(super) struct Watched {
     servers: Sentinels,
     dead: usize,
+    /// Who was the only master, and when.
+    master: (u16, Micros),
 }
 
 impl Watched {
     pub(super) fn start() -> Self {
+        let servers = Sentinels::start();
+        let master = (servers.master(), Clock::boot().now());
         Self {
-            servers: Sentinels::start(),
+            servers,
             dead: 0,
+            master,
         }
     }
 
@@ -110,13 +116,28 @@ impl Servers for Watched {
             port => Err(port.to_string()),
         });
         self.servers.nodes[self.dead].restart();
-        until("one master, whom all others follow", || {
+        self.settle();
+    }
+
+    fn moved(&mut self) -> Option<(FaultKind, Micros)> {
+        let (was, since) = self.master;
+        if self.servers.agreed_master() == Some(was) {
+            return None;
+        }
+        self.settle();
+        Some((FaultKind::Failover, since))
+    }
+}
+
+impl Watched {
+    fn settle(&mut self) {
+        let master = until("one master, whom all others follow", || {
             let master = self.servers.agreed_master().ok_or("no agreement")?;
-            let others = self.servers.nodes.iter().filter(|node| node.port != master);
-            others
-                .map(|node| follows(node, master))
-                .collect::<Result<(), _>>()
+            let mut others = self.servers.nodes.iter().filter(|node| node.port != master);
+            others.try_for_each(|node| follows(node, master))?;
+            Ok(master)
         });
+        self.master = (master, Clock::boot().now());
     }
 }
 

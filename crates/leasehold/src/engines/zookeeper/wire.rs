@@ -203,8 +203,11 @@ impl Wire {
             }
         }
         let listed = listing.await;
-        if let Some(error) = failed {
-            return Err(error.into());
+        match failed {
+            None => {}
+            Some(error) if nodes.is_empty() => return Err(error.into()),
+            // Others come in between: the parent may be made after the first call and before the last.
+            Some(error) => return Err(Trouble::Unknown(format!("only some were made: {error}"))),
         }
         let (children, watcher) = listed?;
         Ok((nodes, children, watch(watcher)))
