@@ -98,7 +98,7 @@ pub(crate) fn held(settings: &Settings) -> Outcome<()> {
 async fn hold(client: &Client) -> Outcome<Vec<leasehold::Guard>> {
     let mut guards = Vec::with_capacity(HELD);
     for at in 0..HELD {
-        let mutex = client.mutex(&format!("held:{at}")).lease(LEASE);
+        let mutex = client.mutex(format!("held:{at}")).lease(LEASE);
         guards.push(mutex.lock().await?);
     }
     Ok(guards)

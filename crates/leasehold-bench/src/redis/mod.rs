@@ -16,6 +16,7 @@ use crate::Settings;
 use crate::measure::{Outcome, Spread, Watch, duel};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
+use crate::waiters::cpu_ms;
 
 /// Lock and release, or two bare calls, in one measurement.
 const ROUNDS: u32 = 2_000;
@@ -51,11 +52,16 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let duel = duel(settings.many(), ours, peer)?;
     let name = "redis uncontended beside 2 bare EVALSHA";
     Row::ratio(name, "µs", &duel, Goal::AtMost(1.15)).print();
-    let before = commands(&server, SENT);
+    let (before, cost) = (commands(&server, SENT), Cost::start(&server));
     let _ = ours()?;
+    let ours_cost = cost.each(&server);
     let each = (commands(&server, SENT) - before) / f64::from(ROUNDS);
     let name = "redis commands per lock + release";
     Row::alone(name, "", Spread::of(vec![each]), Goal::AtMost(2.05)).print();
+    let cost = Cost::start(&server);
+    let _ = peer()?;
+    let name = "  processor time of client and server";
+    Row::note(name, ours_cost, cost.each(&server)).print();
     let linger =
         || -> Outcome<f64> { Ok(runtime.block_on(runtime.spawn(lingering(client.clone())))??) };
     let before = commands(&server, &["evalsha"]);
@@ -68,6 +74,28 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let name = "redis commands each under linger";
     Row::alone(name, "", Spread::of(vec![each]), Goal::AtMost(0.01)).print();
     Ok(())
+}
+
+/// Processor time so far, of this process and of the server, in microseconds.
+struct Cost(f64, f64);
+
+impl Cost {
+    fn start(server: &Redis) -> Self {
+        let said = server.cli("INFO cpu");
+        let seconds = said.lines().filter_map(|line| {
+            let (name, seconds) = line.split_once(':')?;
+            let counts = matches!(name, "used_cpu_sys" | "used_cpu_user");
+            seconds.trim().parse::<f64>().ok().filter(|_| counts)
+        });
+        Self(cpu_ms() * 1e3, seconds.sum::<f64>() * 1e6)
+    }
+
+    /// What each round has cost since.
+    fn each(&self, server: &Redis) -> String {
+        let (now, rounds) = (Self::start(server), f64::from(ROUNDS));
+        let [client, server] = [now.0 - self.0, now.1 - self.1].map(|micros| micros / rounds);
+        format!("{client:.1} + {server:.1} µs")
+    }
 }
 
 async fn pairs(client: Client) -> leasehold::Result<f64> {

@@ -32,20 +32,6 @@ local function expiry_of(need)
   return math.min(need + math.max(need - now, 0), TOP)
 end
 
--- An idle name keeps its counter while that is ahead of the clock.
-local function put_away(key, last)
-  redis.call('DEL', key)
-  if last >= now then
-    redis.call('HSET', key, 'l', int(last))
-    redis.call('PEXPIREAT', key, at(last))
-  end
-end
-
--- What is given back of a block of fences can be given out again while it is the last.
-local function spent(fence, used)
-  return fence + math.min(math.max(tonumber(used), 1), BLOCK) - 1
-end
-
 -- The commonest cases come first and leave early, because making the functions below costs more than doing them: a
 -- claim on a name that nobody uses, and a heartbeat or the release of a lock that nobody else asks for.
 if what == 'claim' then
@@ -59,6 +45,20 @@ if what == 'claim' then
       return { ARGV[2], { 'held', int(fence), 0 } }
     end
   end
+end
+
+-- An idle name keeps its counter while that is ahead of the clock.
+local function put_away(key, last)
+  redis.call('DEL', key)
+  if last >= now then
+    redis.call('HSET', key, 'l', int(last))
+    redis.call('PEXPIREAT', key, at(last))
+  end
+end
+
+-- What is given back of a block of fences can be given out again while it is the last.
+local function spent(fence, used)
+  return fence + math.min(math.max(tonumber(used), 1), BLOCK) - 1
 end
 
 local answers, left = { ARGV[2] }, #KEYS

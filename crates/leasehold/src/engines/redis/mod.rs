@@ -8,6 +8,7 @@ mod keys;
 mod link;
 mod mailbox;
 mod redisson;
+mod scan;
 mod script;
 mod sentinel;
 mod servers;
@@ -137,12 +138,7 @@ impl Engine for Redis {
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
-        let views = match &query.name {
-            Some(name) => view::line(&self.servers, name)
-                .await
-                .map(|view| view.into_iter().collect()),
-            None => view::lines(&self.servers).await,
-        };
+        let views = view::look(&self.servers, query).await;
         views.map_err(|trouble| trouble.at(Step::Inspect))
     }
 

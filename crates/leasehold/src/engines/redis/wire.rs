@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_core::Stream as _;
-use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, ErrorKind, Pipeline, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
@@ -176,8 +176,10 @@ impl Conn {
 
     /// Sends calls in one go and answers for each.
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
-        if calls.is_empty() {
-            return Ok(Vec::new());
+        match calls {
+            [] => return Ok(Vec::new()),
+            [call] => return Ok(vec![self.send_one(call).await?]),
+            _ => {}
         }
         let mut pipeline = Pipeline::with_capacity(calls.len());
         for call in calls {
@@ -186,13 +188,24 @@ impl Conn {
         let sent = self
             .inner
             .clone()
-            .req_packed_commands(&pipeline, 0, calls.len())
+            .send_packed_commands(&pipeline, 0, calls.len())
             .await;
         let values = sent.map_err(|error| trouble(&error))?;
         if values.len() != calls.len() {
             return Err(Trouble::strange(values));
         }
         Ok(values.into_iter().map(reply).collect())
+    }
+
+    /// The commonest case, without a pipeline and a copy of the call.
+    async fn send_one(&self, call: &Call) -> Result<Reply, Trouble> {
+        match self.inner.clone().send_packed_command(&call.0).await {
+            Ok(value) => Ok(reply(value)),
+            Err(error) => match trouble(&error) {
+                refused @ Trouble::Refused { .. } => Ok(Reply::Refused(refused)),
+                cut => Err(cut),
+            },
+        }
     }
 
     /// Asks one thing on a connection of its own.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
+use super::super::scan;
 use super::super::session::who;
-use super::super::wire::Call;
 use super::calls::Said;
 use super::node::{Answers, Node};
 use super::nodes::Nodes;
@@ -100,27 +100,10 @@ impl Nodes {
     }
 }
 
-async fn node_names(nodes: &Nodes, node: &Node) -> std::result::Result<Vec<Name>, Trouble> {
+async fn node_names(nodes: &Nodes, node: &Node) -> std::result::Result<BTreeSet<Name>, Trouble> {
     let keys = nodes.config.keys();
     node.link().ready().await?;
-    let (mut cursor, mut names) = ("0".to_owned(), Vec::new());
-    loop {
-        let scan = Call::new("SCAN")
-            .arg(&cursor)
-            .arg("MATCH")
-            .arg(keys.pattern());
-        let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
-        let reply = node.link().send(&[scan]).await?.pop();
-        let reply = reply.ok_or_else(|| Trouble::strange("nothing"))?;
-        let [next, found] = reply.list()?.try_into().map_err(Trouble::strange)?;
-        for key in found.list()? {
-            names.extend(keys.name(&key.text()?));
-        }
-        cursor = next.text()?;
-        if cursor == "0" {
-            return Ok(names);
-        }
-    }
+    scan::names(node.link(), &keys.pattern(), |key| keys.name(key)).await
 }
 
 fn time(micros: u64) -> SystemTime {

@@ -133,12 +133,7 @@ impl Engine for Redisson {
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
-        let views = match &query.name {
-            Some(name) => view::line(&self.hub, name)
-                .await
-                .map(|view| view.into_iter().collect()),
-            None => view::lines(&self.hub).await,
-        };
+        let views = view::look(&self.hub, query).await;
         views.map_err(|trouble| trouble.at(Step::Inspect))
     }
 

@@ -1,22 +1,30 @@
 //! What `inspect` shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
+use super::super::scan;
 use super::super::session::who;
-use super::super::wire::{Call, Reply};
 use super::channels::Waiter;
 use super::hub::Hub;
 use super::kind::{Kind, name_of, pattern};
 use super::script::{self, Run, Shown};
 use crate::claim::{Mode, RW_CAPACITY};
 use crate::clock::micros;
-use crate::engine::{ClaimView, Clock, Identity, LineView};
+use crate::engine::{ClaimView, Clock, Identity, LineView, Query};
 use crate::name::Name;
 
+/// What is asked for: one line, or all that are known.
+pub(super) async fn look(hub: &Hub, query: &Query) -> Result<Vec<LineView>, Trouble> {
+    match &query.name {
+        Some(name) => Ok(line(hub, name).await?.into_iter().collect()),
+        None => lines(hub).await,
+    }
+}
+
 /// Who holds a name, as any kind of lock, and who of this process waits for it; none if nobody does.
-pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
+async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
     let kinds = hub.kinds.all();
     let runs = kinds.map(|kind| Run::look(kind, name));
     let mut line = LineView {
@@ -43,8 +51,8 @@ pub(super) async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Tro
 
 /// Every name that one of ours holds, or waits for in this process. Of a name that only Java uses nothing tells that
 /// it is a lock.
-pub(super) async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
-    let mut names = names(hub).await?;
+async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
+    let mut names = scan::names(hub.link(), &pattern(), name_of).await?;
     names.extend(
         hub.channels
             .waiters()
@@ -58,24 +66,6 @@ pub(super) async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
         }
     }
     Ok(lines.into_values().collect())
-}
-
-async fn names(hub: &Hub) -> Result<BTreeSet<Name>, Trouble> {
-    let mut cursor = "0".to_owned();
-    let mut names = BTreeSet::new();
-    loop {
-        let scan = Call::new("SCAN").arg(&cursor).arg("MATCH").arg(pattern());
-        let scan = scan.arg("COUNT").arg("1000").arg("TYPE").arg("hash");
-        let reply = hub.link().send(&[scan]).await?.pop().unwrap_or(Reply::Nil);
-        let [next, found]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
-        for key in found.list()? {
-            names.extend(name_of(&key.text()?));
-        }
-        cursor = next.text()?;
-        if cursor == "0" {
-            return Ok(names);
-        }
-    }
 }
 
 fn view(row: &Shown, kind: Kind) -> ClaimView {

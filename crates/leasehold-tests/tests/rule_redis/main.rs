@@ -1,0 +1,115 @@
+//! The script against `line.rs`: the same random operations at the same times, and every answer, every message and
+//! what is left must agree.
+
+mod sequence;
+mod words;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold::engine::Clock;
+use leasehold_testkit::servers::redis::Redis;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+
+use crate::sequence::sequence;
+
+const SCRIPT: &str = concat!(
+    include_str!("../../../leasehold/src/engines/redis/alone.lua"),
+    "\n",
+    include_str!("../../../leasehold/src/engines/redis/line.lua"),
+);
+
+/// How many sequences there are, unless the time is over first.
+const SEQUENCES: u64 = 100_000;
+const LONGEST: Duration = Duration::from_secs(60);
+/// Sequences per round trip.
+const BATCH: u64 = 50;
+
+const KEY: &str = "t:{00}:x";
+
+/// The script as a function of the time and of where to put messages, run on a list of operations.
+fn harness() -> String {
+    let published = "redis.pcall(verb, channel, table.concat(posts[channel], '\\n'))";
+    let collected =
+        "PUBLISHED[#PUBLISHED + 1] = channel .. '\\n' .. table.concat(posts[channel], '\\n')";
+    for part in ["redis.call('TIME')", published] {
+        assert_eq!(
+            SCRIPT.matches(part).count(),
+            1,
+            "the script has changed: {part}"
+        );
+    }
+    let rule = SCRIPT
+        .replace("redis.call('TIME')", "TIME")
+        .replace(published, collected);
+    format!(
+        "local function rule(KEYS, ARGV, TIME, PUBLISHED)\n{rule}\nend\n{}",
+        "local results = {}
+         for i, step in ipairs(cjson.decode(ARGV[1])) do
+           local published = {}
+           local time = { table.remove(step, 1), table.remove(step, 1) }
+           local answer = rule(KEYS, step, time, published)
+           results[i] = { answer[2], published }
+         end
+         local left = {}
+         for _, kind in ipairs({ ':', 'w', 'd' }) do
+           local key = 't:{00}' .. kind .. 'x'
+           if redis.call('EXISTS', key) == 1 then left[#left + 1] = { kind, redis.call('PTTL', key) } end
+         end
+         local fields = {}
+         if redis.call('TYPE', 't:{00}:x').ok == 'hash' then fields = redis.call('HKEYS', 't:{00}:x') end
+         redis.call('DEL', 't:{00}:x', 't:{00}wx', 't:{00}dx')
+         return cjson.encode({ results, left, fields })"
+    )
+}
+
+#[test]
+fn the_script_and_the_line_agree() {
+    let server = Redis::start();
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut connection = client.get_connection().expect("connected");
+    let digest: String = redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(harness())
+        .query(&mut connection)
+        .expect("the script compiles");
+    let clock = Clock::boot();
+    let end = clock.now() + LONGEST.as_micros() as u64;
+    let mut seen = BTreeMap::new();
+    let first: u64 = rand::rng().next_u64();
+    let mut done = 0;
+    while done < SEQUENCES && clock.now() < end {
+        let batch: Vec<_> = (done..done + BATCH)
+            .map(|number| first.wrapping_add(number))
+            .map(|seed| {
+                (
+                    seed,
+                    sequence(&mut SmallRng::seed_from_u64(seed), &mut seen),
+                )
+            })
+            .collect();
+        let mut pipeline = redis::pipe();
+        for (_, sequence) in &batch {
+            let steps = Value::Array(sequence.steps.clone()).to_string();
+            let _ = pipeline
+                .cmd("EVALSHA")
+                .arg(&digest)
+                .arg(1)
+                .arg(KEY)
+                .arg(steps);
+        }
+        let said: Vec<String> = pipeline.query(&mut connection).expect("no script fails");
+        for ((seed, sequence), said) in batch.iter().zip(said) {
+            sequence.agrees(&said, *seed);
+        }
+        done += BATCH;
+    }
+    println!("{done} sequences from seed {first}: {seen:#?}");
+    assert_eq!(seen.len(), 12, "something never happened: {seen:?}");
+    assert!(
+        seen.values().all(|count| *count >= 200),
+        "something hardly happened: {seen:?}"
+    );
+}
