@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use leasehold::engine::Clock;
 use leasehold_lab::check::{Bounds, Demands, generate, judge};
 use leasehold_lab::history::{assemble, read};
-use leasehold_lab::simulation::{Locks, simulate};
+use leasehold_lab::simulation::Locks;
+use leasehold_lab::simulation::campaign::{self, Enough};
 use leasehold_lab::torture::{FaultKind, Plan, Work, faults_of, lease_of, torture, work};
 use leasehold_lab::{Outcome, exhibits, mutants, report};
 
@@ -50,6 +51,9 @@ enum Command {
         /// How many runs of each.
         #[arg(long, default_value_t = 500)]
         seeds: u64,
+        /// Seed after seed until so many simulated hours of each have passed, instead of a number of runs.
+        #[arg(long)]
+        hours: Option<u64>,
         /// The first seed.
         #[arg(long, default_value_t = 0)]
         from: u64,
@@ -181,7 +185,23 @@ fn obey(command: Command) -> Outcome<bool> {
             ..
         } => Ok(check_generated(holds)),
         Command::Check { histories, .. } => check(&histories),
-        Command::Simulate { locks, seeds, from } => simulate_all(&locks, from..from + seeds),
+        Command::Simulate {
+            locks,
+            seeds,
+            hours,
+            from,
+        } => {
+            let locks = if locks.is_empty() {
+                Locks::ALL.to_vec()
+            } else {
+                locks
+            };
+            let enough = match hours {
+                Some(hours) => Enough::Hours(hours),
+                None => Enough::Seeds(seeds),
+            };
+            campaign::simulate_all(&locks, from, enough)
+        }
         Command::Mutants { only, into } => {
             std::fs::create_dir_all(&into)?;
             mutants::run(
@@ -257,34 +277,6 @@ async fn torture_with(arguments: TortureArgs) -> Outcome<bool> {
         plan.into.join("report.json").display()
     );
     Ok(report.good)
-}
-
-fn simulate_all(locks: &[Locks], seeds: std::ops::Range<u64>) -> Outcome<bool> {
-    let locks = if locks.is_empty() {
-        &Locks::ALL[..]
-    } else {
-        locks
-    };
-    for locks in locks {
-        let (mut simulated, mut holds, mut faults) = (Duration::ZERO, 0, 0);
-        for seed in seeds.clone() {
-            let (verdict, time) = simulate(*locks, seed)
-                .map_err(|error| format!("{locks:?} seed {seed}: {error}"))?;
-            if !verdict.is_good() {
-                println!("{locks:?} seed {seed}:\n{verdict}");
-                return Ok(false);
-            }
-            simulated += time;
-            holds += verdict.stats.holds;
-            faults += verdict.stats.faults_held;
-        }
-        let hours = simulated.as_secs_f64() / 3600.0;
-        println!(
-            "{locks:?}: {} seeds, {hours:.1} simulated hours, {holds} holds, {faults} faults on a held lock: every promise was kept",
-            seeds.end - seeds.start
-        );
-    }
-    Ok(true)
 }
 
 fn check(histories: &[PathBuf]) -> Outcome<bool> {

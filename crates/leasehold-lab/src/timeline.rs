@@ -80,6 +80,11 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
         );
         if hold.answer == Answer::Granted {
             let (from, to) = (x(hold.got), x(hold.end).max(x(hold.got) + 2.0));
+            // Near the right edge the words end there instead of beginning.
+            let (text, anchor) = match from > WIDTH - 200.0 {
+                true => (to, "end"),
+                false => (from + 4.0, "start"),
+            };
             let fence = if hold.fence > 0 {
                 format!("holds, fence {}", hold.fence)
             } else {
@@ -87,10 +92,9 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
             };
             let _ = writeln!(
                 out,
-                "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" rx=\"3\" fill=\"#4a7ab5\" fill-opacity=\"0.7\"/><text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\">{fence}</text>",
+                "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" rx=\"3\" fill=\"#4a7ab5\" fill-opacity=\"0.7\"/><text x=\"{text:.1}\" y=\"{:.1}\" font-size=\"11\" text-anchor=\"{anchor}\">{fence}</text>",
                 y - 9.0,
                 to - from,
-                from + 4.0,
                 y - 12.0
             );
         }

@@ -210,12 +210,13 @@ pub(super) fn hold_over_failover(scene: &mut Scene<'_>) -> Outcome<()> {
 
 /// A is killed and started again at once. Both it and B ask.
 pub(super) fn started_again(scene: &mut Scene<'_>) -> Outcome<()> {
+    scene.lease = LEASE * 2;
     let (mut a, mut b) = (scene.client("A"), scene.client("B"));
     a.must_take()?;
     a.dies();
     let mut again = scene.client_with("A", "A again", &scene.url, &[]);
     again.must_take()?;
-    let both = b.takes(LEASE * 2)?;
+    let both = b.takes(LEASE * 3)?;
     again.releases()?;
     if !both {
         b.must_take()?;

@@ -209,6 +209,59 @@ fn a_writer_among_readers() {
     );
 }
 
+#[test]
+fn more_permits_than_there_are() {
+    let some = |who, t: u64, weight| {
+        let what = [call(weight, 3, 0), granted(t, 1_000), What::Release];
+        let at = what.into_iter().zip([t, t + 1, t + 20]);
+        at.map(|(what, t)| record(t, who, 1, what))
+            .collect::<Vec<_>>()
+    };
+    assert_broken([some("a", 10, 2), some("b", 15, 1)].concat(), &[]);
+    let four = [some("a", 10, 2), some("b", 15, 2)];
+    assert_broken(four.concat(), &[Promise::Capacity]);
+}
+
+#[test]
+fn an_overlap_within_its_bound_and_beyond() {
+    let both = [
+        hold("a", 1, [10, 20, 50, 51], 1),
+        hold("b", 1, [30, 40, 60, 61], 2),
+    ];
+    let history = assemble(both.concat()).unwrap();
+    let verdict = |overlap| {
+        let bounds = Bounds {
+            overlap,
+            ..Bounds::default()
+        };
+        judge(&history, &bounds, &Demands::default())
+    };
+    assert_eq!(verdict(0).promises(), [Promise::Exclusion]);
+    assert_eq!(verdict(9).promises(), [Promise::BoundedOverlap]);
+    assert_eq!(verdict(10).promises(), []);
+}
+
+#[test]
+fn busy_is_told_only_if_somebody_is_there() {
+    let tries = |t: u64| {
+        let call = Call {
+            name: "x".into(),
+            weight: 1,
+            capacity: 1,
+            waits: false,
+            lease: 1_000,
+            owner: 0,
+        };
+        vec![
+            record(t, "b", 1, What::Call(call)),
+            record(t + 1, "b", 1, What::Busy),
+        ]
+    };
+    let held = || hold("a", 1, [10, 20, 30, 40], 1);
+    assert_broken([held(), tries(25)].concat(), &[]);
+    assert_broken([held(), tries(60)].concat(), &[Promise::ToldOutcome]);
+}
+
 fn effect(t: u64, by: &str, fence: u64, accepted: bool) -> Record {
     record(
         t,

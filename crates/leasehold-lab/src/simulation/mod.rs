@@ -1,6 +1,8 @@
 //! The real session, turns and guards over the memory engine, in simulated time: calls and events are lost, delayed, repeated
 //! and hung by chance, clients are cut off, the machine sleeps, locks are taken away. One seed is one run.
 
+pub mod campaign;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
