@@ -162,6 +162,15 @@ impl Postgres {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
+    /// Stops all its processes, as a machine that hangs, or lets them go on.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn freeze(&self, frozen: bool) {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        self.running.as_ref().expect("it runs").signal_all(signal);
+    }
+
     /// What it said so far.
     pub fn output(&self) -> String {
         self.running
