@@ -15,7 +15,7 @@ pub(super) struct Network {
 }
 
 /// How far workers are from the servers, in milliseconds. What is far has something on the way when a fault comes.
-const DISTANCES: [u64; 4] = [0, 40, 5, 15];
+const DISTANCES: [u64; 4] = [0, 20, 3, 8];
 
 impl Network {
     pub(super) fn before(ports: &[u16], worker: u64) -> Self {

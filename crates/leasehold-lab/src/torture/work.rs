@@ -101,10 +101,15 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
     Ok(None)
 }
 
-/// When a dead holder's lock has surely passed on: in ZooKeeper its session has to end first, by a clock that ticks.
+/// For how long what was sent can be on its way to a server, or in it, before it counts.
+const ON_THE_WAY: Duration = Duration::from_millis(500);
+
+/// When a dead holder's lock has surely passed on. Its last words may arrive after its death, and in ZooKeeper its session
+/// has to end first.
 fn dead_after(work: &Work) -> Duration {
-    match work.url.starts_with("zookeeper") {
-        true => work.lease * 4 / 3 + Duration::from_millis(500),
-        false => work.lease,
+    match work.url.split([':', '+']).next() {
+        Some("file" | "sqlite") => work.lease,
+        Some("zookeeper") => work.lease * 4 / 3 + ON_THE_WAY,
+        _ => work.lease + ON_THE_WAY,
     }
 }

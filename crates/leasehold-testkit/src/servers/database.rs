@@ -132,6 +132,15 @@ impl Host {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
+    /// Stops all its processes, as a machine that hangs, or lets them go on.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn freeze(&self, frozen: bool) {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        self.running.as_ref().expect("it runs").signal_all(signal);
+    }
+
     /// Sets its wall clock so many seconds ahead of, or behind, ours.
     ///
     /// # Panics

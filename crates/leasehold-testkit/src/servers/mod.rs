@@ -88,6 +88,18 @@ impl Running {
         let _ = kill_process(self.server, signal);
     }
 
+    /// Sends a signal to the server and to the processes it has started.
+    pub fn signal_all(&self, signal: Signal) {
+        self.signal(signal);
+        let pid = self.server.as_raw_nonzero();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            if let Some(child) = child.parse().ok().and_then(Pid::from_raw) {
+                let _ = kill_process(child, signal);
+            }
+        }
+    }
+
     /// What the server said so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

@@ -7,7 +7,7 @@ use super::{FaultKind, Servers};
 
 /// One server of either kind: they are hit alike.
 macro_rules! database {
-    ($name:ident, $server:ty) => {
+    ($name:ident, $server:ty, $pause:ident) => {
         /// One server.
         #[derive(Debug)]
         pub(super) struct $name($server);
@@ -29,14 +29,14 @@ macro_rules! database {
 
             fn begin(&mut self, kind: FaultKind, _: u64) {
                 match kind {
-                    FaultKind::ServerPause => self.0.pause(true),
+                    FaultKind::ServerPause => self.0.$pause(true),
                     _ => self.0.kill(),
                 }
             }
 
             fn end(&mut self, kind: FaultKind) {
                 match kind {
-                    FaultKind::ServerPause => self.0.pause(false),
+                    FaultKind::ServerPause => self.0.$pause(false),
                     _ => self.0.restart(),
                 }
             }
@@ -44,5 +44,5 @@ macro_rules! database {
     };
 }
 
-database!(PostgreSql, Postgres);
-database!(Maria, MariaDb);
+database!(PostgreSql, Postgres, freeze);
+database!(Maria, MariaDb, pause);
