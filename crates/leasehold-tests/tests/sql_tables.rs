@@ -90,6 +90,33 @@ async fn mariadb_removes_idle_rows() {
     .await;
 }
 
+/// Tables made by hand from the printed statements are as good as those that a client makes.
+async fn by_hand(database: &str, url: &str, sql: impl Fn(&str) + Send + Sync) {
+    let check = format!("{url}?schema=check&prefix=hand_");
+    let error = leasehold::connect(&check).await.expect_err("no tables yet");
+    assert!(error.to_string().contains("leasehold schema"), "{error}");
+    sql(&leasehold::sql::schema(database, "hand_").expect("known"));
+    let client = leasehold::connect(&check).await.expect("there now");
+    let guard = client.mutex("x").lock().await.expect("locked");
+    let _ = guard.release().await.expect("released");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_made_by_hand() {
+    let server = Postgres::start();
+    by_hand("postgres", &server.url(), |schema| drop(server.sql(schema))).await;
+    let server = MariaDb::start();
+    by_hand("mysql", &server.url(), |schema| {
+        drop(server.sql(&format!("USE lab; {schema}")));
+    })
+    .await;
+    let file = File::new();
+    by_hand("sqlite", &file.url(), |schema| {
+        file.connection().execute_batch(schema).expect("created");
+    })
+    .await;
+}
+
 /// A file of SQLite, looked at beside the engine.
 struct File(tempfile::TempDir);
 

@@ -1,8 +1,8 @@
 //! The effect in the same transaction: the only way in which a lock and a change cannot come apart.
 //!
 //! For effects that live in one database, three helpers work inside **the caller's own transaction**, over whatever
-//! client the caller uses. Implement [`Transaction`] for it in a few lines; `crates/leasehold-tests/tests/sql_effect.rs`
-//! does so for three clients.
+//! client the caller uses. Implement [`Transaction`] for it in a few lines; `examples/database/mod.rs` does so for three
+//! clients, and the examples `row_lock`, `versioned_update` and `fence_check` run on all three databases.
 //!
 //! | you want | take |
 //! |---|---|

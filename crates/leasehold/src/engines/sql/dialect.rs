@@ -71,14 +71,16 @@ impl Dialect {
 
     /// The place of a bound value in a statement.
     pub(super) fn place(self, number: &str) -> String {
-        match self {
+        let (sign, number) = match self {
             #[cfg(feature = "postgres")]
-            Postgres => format!("${number}"),
+            Postgres => ("$", number),
+            // It counts places itself.
             #[cfg(feature = "mysql")]
-            Mysql => "?".to_owned(),
+            Mysql => ("?", &number[..0]),
             #[cfg(feature = "sqlite")]
-            Sqlite => format!("?{number}"),
-        }
+            Sqlite => ("?", number),
+        };
+        format!("{sign}{number}")
     }
 
     /// A column of bytes as hexadecimal text.

@@ -7,7 +7,7 @@
 
 use sha2::{Digest, Sha256};
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 use super::dialect::Dialect;
 use super::rows::Key;
 use super::tables::Tables;
