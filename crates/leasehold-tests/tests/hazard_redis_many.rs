@@ -42,9 +42,13 @@ fn calls(server: &Redis, command: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// Commands of all kinds, but for those that a connection sends once in a while to see whether the server is there.
 fn all_calls(server: &Redis) -> u64 {
     let stats = server.cli("INFO commandstats");
-    let counts = stats.lines().filter_map(|line| {
+    let lines = stats
+        .lines()
+        .filter(|line| !line.starts_with("cmdstat_ping:"));
+    let counts = lines.filter_map(|line| {
         line.split_once(":calls=")?
             .1
             .split(',')

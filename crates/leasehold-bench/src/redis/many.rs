@@ -82,7 +82,7 @@ pub(crate) fn held(settings: &Settings) -> Outcome<()> {
     let (mut sent, mut busy) = (Vec::new(), Vec::new());
     for _ in 0..settings.repeats.min(3) {
         let (before, cpu) = (commands(&server, SENT), cpu_ms());
-        runtime.block_on(tokio::time::sleep(PERIOD * PERIODS));
+        runtime.block_on(async { tokio::time::sleep(PERIOD * PERIODS).await });
         busy.push((cpu_ms() - cpu) / (PERIOD * PERIODS).as_millis() as f64 * 100.0);
         sent.push((commands(&server, SENT) - before) / f64::from(PERIODS));
     }
