@@ -29,7 +29,7 @@ const fn mutant(
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 40] = [
+pub const MUTANTS: [Mutant; 37] = [
     mutant(
         "release by anybody",
         "line.rs",
@@ -57,13 +57,6 @@ pub const MUTANTS: [Mutant; 40] = [
         "let fits = first && self.fits",
         "let fits = (first || (PLANTED && ask.mode.weight() == 1)) && self.fits",
         READ_WRITE,
-    ),
-    mutant(
-        "the line is in order of ids",
-        "line.rs",
-        "if fits {\n            self.grant_next(at);",
-        "if PLANTED && !fits {\n            let held = self.held;\n            self.places.make_contiguous()[held..].sort_by_key(|place| place.id);\n        }\n        if fits {\n            self.grant_next(at);",
-        MUTEX,
     ),
     mutant(
         "fences start again on an idle name",
@@ -220,13 +213,6 @@ pub const MUTANTS: [Mutant; 40] = [
         MANY,
     ),
     mutant(
-        "what is lost can be re-entered",
-        "turns/state.rs",
-        "if active.grant.state() == Validity::Lost {",
-        "if !PLANTED && active.grant.state() == Validity::Lost {",
-        MANY,
-    ),
-    mutant(
         "a line's file is locked for reading only",
         "engines/file/store.rs",
         "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
@@ -280,13 +266,6 @@ pub const MUTANTS: [Mutant; 40] = [
         "engines/redis/line.lua",
         "line.held, line.taken = line.held - 1, line.taken - place.weight",
         "line.held, line.taken = line.held - 1, line.taken - 2 * place.weight",
-        REDIS,
-    ),
-    mutant(
-        "redis: newcomers are let in past the line",
-        "engines/redis/line.lua",
-        "local fit = first and fits(line, place.weight)",
-        "local fit = fits(line, place.weight)",
         REDIS,
     ),
     mutant(
