@@ -44,8 +44,8 @@ impl Possible {
     fn new(holds: &[Hold]) -> Self {
         let counts = |hold: &&Hold| match hold.answer {
             Answer::Granted | Answer::Unknown => true,
-            Answer::Busy => hold.waits,
-            Answer::Failed => false,
+            // Who waited stood in line, whatever came of it: also one whose place ended and whose next request failed.
+            Answer::Busy | Answer::Failed => hold.waits,
         };
         let column = |of: fn(&Hold) -> Micros| {
             let mut column: Vec<_> = holds

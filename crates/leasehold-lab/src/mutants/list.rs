@@ -29,7 +29,7 @@ const fn mutant(
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 40] = [
+pub const MUTANTS: [Mutant; 37] = [
     mutant(
         "release by anybody",
         "line.rs",
@@ -57,13 +57,6 @@ pub const MUTANTS: [Mutant; 40] = [
         "let fits = first && self.fits",
         "let fits = (first || (PLANTED && ask.mode.weight() == 1)) && self.fits",
         READ_WRITE,
-    ),
-    mutant(
-        "the line is in order of ids",
-        "line.rs",
-        "if fits {\n            self.grant_next(at);",
-        "if PLANTED && !fits {\n            let held = self.held;\n            self.places.make_contiguous()[held..].sort_by_key(|place| place.id);\n        }\n        if fits {\n            self.grant_next(at);",
-        MUTEX,
     ),
     mutant(
         "fences start again on an idle name",
@@ -220,13 +213,6 @@ pub const MUTANTS: [Mutant; 40] = [
         MANY,
     ),
     mutant(
-        "what is lost can be re-entered",
-        "turns/state.rs",
-        "if active.grant.state() == Validity::Lost {",
-        "if !PLANTED && active.grant.state() == Validity::Lost {",
-        MANY,
-    ),
-    mutant(
         "a line's file is locked for reading only",
         "engines/file/store.rs",
         "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
@@ -250,29 +236,29 @@ pub const MUTANTS: [Mutant; 40] = [
     mutant(
         "redis: a release compares nothing",
         "engines/redis/line.lua",
-        "and find(line, id)\n  if not place then return { 'gone' } end",
-        "and (find(line, id) or find(line, redis.call('ZRANGE', line.holders, 0, 0)[1] or ''))\n  if not place then return { 'gone' } end",
+        "  local place = find(line, id)\n  if not place then return { 'gone' } end\n",
+        "  local place = find(line, id) or holders(line)[1]\n  if not place then return { 'gone' } end\n",
         "run plain-del",
     ),
     mutant(
         "redis: a heartbeat renews whoever holds",
         "engines/redis/line.lua",
-        "  redis.call('ZADD', zset, 'GT', int(deadline), place.id)\n",
-        "  redis.call('ZADD', zset, 'GT', int(deadline), place.id)\n  for _, id in ipairs(redis.call('ZRANGE', line.holders, 0, -1)) do redis.call('ZADD', line.holders, int(deadline), id) end\n",
+        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n",
+        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n  for _, id in ipairs(redis.call('ZRANGE', line.order, 0, line.held - 1)) do redis.call('ZADD', line.deadlines, int(deadline), id) end\n",
         "run setnx",
     ),
     mutant(
         "redis: a grant without expiry",
-        "engines/redis/line.lua",
-        "local fence, deadline = now + 1, math.min(now + lease, TOP)",
+        "engines/redis/alone.lua",
+        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
         "local fence, deadline = now + 1, TOP",
         "run setnx-expire",
     ),
     mutant(
         "redis: fences from a counter alone",
-        "engines/redis/line.lua",
-        "local fence, deadline = now + 1, math.min(now + lease, TOP)",
-        "local fence, deadline = 1, math.min(now + lease, TOP)",
+        "engines/redis/alone.lua",
+        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
+        "local fence, deadline = 1, math.min(now + tonumber(ARGV[7]), TOP)",
         "run counter-reset",
     ),
     mutant(
@@ -283,24 +269,17 @@ pub const MUTANTS: [Mutant; 40] = [
         REDIS,
     ),
     mutant(
-        "redis: newcomers are let in past the line",
-        "engines/redis/line.lua",
-        "local fit = first and fits(line, place.weight)",
-        "local fit = fits(line, place.weight)",
-        REDIS,
-    ),
-    mutant(
         "sql: a claim without expiry",
         "engines/sql/quick.rs",
-        "now, now + {lease}, {first}\",\n            d.id(key),\n            d.bytes(name)",
-        "now, now + {lease} * {}, {first}\",\n            d.id(key),\n            d.bytes(name),\n            if PLANTED { 1000 } else { 1 }",
+        "{now}, {now} + #6, \\\n         {fence}) {taken}{told}\"",
+        "{now}, {now} + #6 * {}, \\\n         {fence}) {taken}{told}\",\n        if PLANTED { 1000 } else { 1 }",
         "run lock-row",
     ),
     mutant(
         "sql: a release compares nothing",
         "engines/sql/quick.rs",
-        "AND id = {} AND deadline > {now}\",\n            self.line,\n            d.id(Key::of(&claim.name).0),\n            d.id(claim.id.as_u128())",
-        "AND (id = {} OR {}) AND deadline > {now}\",\n            self.line,\n            d.id(Key::of(&claim.name).0),\n            d.id(claim.id.as_u128()),\n            PLANTED",
+        "AND id = #2 AND deadline > {now}{told}\",\n        tables.line",
+        "AND (id = #2 OR {}) AND deadline > {now}{told}\",\n        tables.line,\n        PLANTED",
         "run unlock-by-anyone",
     ),
     mutant(

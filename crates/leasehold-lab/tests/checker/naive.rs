@@ -8,8 +8,7 @@ pub(crate) fn busy_for_nothing(holds: &[Hold]) -> u64 {
     let last = holds.iter().map(|hold| hold.got).max().unwrap_or(0);
     let possible = |hold: &&Hold| match hold.answer {
         Answer::Granted | Answer::Unknown => true,
-        Answer::Busy => hold.waits,
-        Answer::Failed => false,
+        Answer::Busy | Answer::Failed => hold.waits,
     };
     let wrong = |busy: &&Hold| {
         (busy.call..=busy.got.min(last)).all(|t| {

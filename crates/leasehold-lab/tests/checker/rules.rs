@@ -260,6 +260,12 @@ fn busy_is_told_only_if_somebody_is_there() {
     let held = || hold("a", 1, [10, 20, 30, 40], 1);
     assert_broken([held(), tries(25)].concat(), &[]);
     assert_broken([held(), tries(60)].concat(), &[Promise::ToldOutcome]);
+    // Somebody stood in line, and failed later.
+    let stood = vec![
+        record(50, "c", 1, call(1, 1, 0)),
+        record(70, "c", 1, What::Failed { perhaps: false }),
+    ];
+    assert_broken([held(), tries(60), stood].concat(), &[]);
 }
 
 fn effect(t: u64, by: &str, fence: u64, accepted: bool) -> Record {
