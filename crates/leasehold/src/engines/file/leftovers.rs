@@ -60,7 +60,7 @@ fn remove(world: &World, name: &Name) {
     let place = Place::existing(&world.dir, name);
     let _ = Lines::default().with(&mut Slot::default(), &place, |mut locked| {
         let line = locked.line()?;
-        match !in_use(world, &line) && line.last_fence() < world.clock.wall() {
+        match !in_use(world, line) && line.last_fence() < world.clock.wall() {
             true => locked.remove(),
             false => Ok(false),
         }

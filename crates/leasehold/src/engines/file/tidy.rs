@@ -119,7 +119,10 @@ mod tests {
             "not idle for long enough"
         );
         session.tidy(Duration::ZERO);
-        assert_eq!(session.lines.names(|_| true), [held.name.clone()]);
+        assert_eq!(
+            session.lines.names(|_| true),
+            std::slice::from_ref(&held.name)
+        );
     }
 
     #[tokio::test]
