@@ -103,7 +103,7 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     ) -> Result<u32>;
 
     /// Asks the holders of a name, or the holder of one fence, to give it up; says how many were asked. An engine
-    /// whose holders cannot be told refuses with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    /// whose holders cannot be told refuses with [`ErrorKind::Unsupported`].
     async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
         let _ = fence;
         let what = "holders cannot be asked to give up here: evict them, or wait";
