@@ -101,9 +101,12 @@ impl RedissonSession {
 
     /// Whether a claim holds, or waits and has not ended; none if it is not there.
     fn known(&self, claim: &Claim) -> Option<bool> {
-        let held = self.mine.lock().get(&claim.id)?.held;
-        if !held && !self.hub.channels.heard(&self.channel(claim), claim.id) {
-            self.forget(claim.id);
+        // First: one that is granted meanwhile holds before it leaves its channel.
+        let waits = self.hub.channels.heard(&self.channel(claim), claim.id);
+        let mut mine = self.mine.lock();
+        let held = mine.get(&claim.id)?.held;
+        if !held && !waits {
+            drop(mine.remove(&claim.id));
             return None;
         }
         Some(held)
