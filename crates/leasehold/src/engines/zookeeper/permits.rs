@@ -146,7 +146,7 @@ impl Permits {
                     tracing::debug!(why, "which leases were made is not known");
                     self.clear(&prefix).await?;
                 }
-                // Some of them may have been made. Past its end the sequence stands still: two get the same name.
+                // Some of them may have been made.
                 Err(trouble) => {
                     self.clear(&prefix).await?;
                     return Err(match trouble {

@@ -205,6 +205,8 @@ impl Wire {
         let listed = listing.await;
         match failed {
             None => {}
+            // Past its end the sequence stands still: there would be only one again.
+            Some(ZkError::NodeExists) => return Err(Trouble::Exists),
             Some(error) if nodes.is_empty() => return Err(error.into()),
             // Others come in between: the parent may be made after the first call and before the last.
             Some(error) => return Err(Trouble::Unknown(format!("only some were made: {error}"))),
