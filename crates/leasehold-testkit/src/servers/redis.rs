@@ -282,9 +282,11 @@ fn ask(port: u16, command: &str) -> String {
 fn sentinel(master: u16) -> (TempDir, u16, Running) {
     let (home, port) = (directory(), free_port());
     let config = home.path().join("sentinel.conf");
+    // A failover that did not succeed, say for a replica that was not heard of lately, is tried again after twice its
+    // time.
     let text = format!(
         "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
+         sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 2000\n",
         home.path().display()
     );
     std::fs::write(&config, text).expect("writable");
