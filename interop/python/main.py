@@ -10,7 +10,7 @@ import threading
 import time
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NotEmptyError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 
 
@@ -50,8 +50,14 @@ class Kazoo:
         return self.locks[kind, name]
 
     def take(self, kind, name, wait):
+        timeout = None if wait else TRY_SECONDS
         try:
-            held = self.lock(kind, name).acquire(timeout=None if wait else TRY_SECONDS)
+            try:
+                held = self.lock(kind, name).acquire(timeout=timeout)
+            except NoNodeError:
+                # A lock of kazoo makes its parent once. This one was a container, idle, and removed by the server.
+                del self.locks[kind, name]
+                held = self.lock(kind, name).acquire(timeout=timeout)
         except Exception as error:
             if type(error).__name__ != "LockTimeout":
                 raise
