@@ -51,6 +51,13 @@ fn harness() -> String {
            local published = {}
            local time = { table.remove(step, 1), table.remove(step, 1) }
            local answer = rule(KEYS, step, time, published)
+           if type(answer) == 'string' then
+             local said = {}
+             for word in string.gmatch(answer, '%S+') do said[#said + 1] = word end
+             if said[4] then said[4] = tonumber(said[4]) end
+             table.remove(said, 1)
+             answer = { 'm', said }
+           end
            results[i] = { answer[2], published }
          end
          local left = {}

@@ -43,20 +43,19 @@ end
 
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
-  local text = texts[key]
   local _, order, deadlines = beside(key)
-  local id, deadline, expiry, fence, weight, capacity, lease, session, who =
-    string.match(text, '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+)\n(.*)$')
+  local id, fence, deadline, lease, rest = read(texts[key])
+  local weight, capacity, session, who = string.match(rest, '^(%d+) (%d+) (%S+)\n(.*)$')
+  local expiry = expiry_of(math.max(deadline, fence + BLOCK))
   -- Without memory those who are there already are served, and nobody else.
-  if what ~= 'claim' or id == asker then redis.call('PEXPIREAT', key, at(tonumber(expiry))) end
+  if what ~= 'claim' or id == asker then redis.call('PEXPIREAT', key, at(expiry)) end
   redis.call('ZADD', order, '1', id)
-  redis.call('ZADD', deadlines, deadline, id)
+  redis.call('ZADD', deadlines, int(deadline), id)
   redis.call('DEL', key)
-  fence = tonumber(fence)
   redis.call('HSET', key, 'c', capacity, 'l', int(fence + BLOCK - 1), 't', weight, 'h', '1', 'w', '0', 'q', '1',
-    'x', expiry, 'e', deadline, '@' .. id, who, '=' .. id,
+    'x', int(expiry), 'e', int(deadline), '@' .. id, who, '=' .. id,
     string.format(PLACE, weight, lease, fence - 1, 1, fence, session))
-  for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(tonumber(expiry))) end
+  for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(expiry)) end
   texts[key] = false
 end
 
@@ -69,9 +68,17 @@ local function load(key, id)
     capacity = tonumber(found[1] or 0), last = tonumber(found[2] or 0), taken = tonumber(found[3] or 0),
     held = tonumber(found[4] or 0), waiting = tonumber(found[5] or 0), arrivals = tonumber(found[6] or 0),
     expiry = tonumber(found[7] or 0), earliest = tonumber(found[8] or 0), longest = 0, changed = false, moved = false,
-    -- Claims as they are by now, false for those that are gone; and those to be written.
-    places = { [id] = found[9] and parse(id, found[9]) }, written = {},
+    -- Claims as they are by now, false for those that are gone; those to be written, and what else is.
+    places = { [id] = found[9] and parse(id, found[9]) }, written = {}, fields = {},
+    found = found,
   }
+end
+
+-- A number of the line, if it is not what was found.
+local function note(line, at, name, number)
+  if line.found[at] and tonumber(line.found[at]) == number then return end
+  line.fields[#line.fields + 1] = name
+  line.fields[#line.fields + 1] = int(number)
 end
 
 local function expire(line)
@@ -89,18 +96,25 @@ local function save(line)
   end
   expire(line)
   if line.changed or line.moved then
-    local fields = { 'c', int(line.capacity), 'l', int(line.last), 't', int(line.taken), 'h', line.held,
-      'w', line.waiting, 'q', int(line.arrivals), 'x', int(line.expiry), 'e', int(line.earliest) }
+    note(line, 1, 'c', line.capacity)
+    note(line, 2, 'l', line.last)
+    note(line, 3, 't', line.taken)
+    note(line, 4, 'h', line.held)
+    note(line, 5, 'w', line.waiting)
+    note(line, 6, 'q', line.arrivals)
+    note(line, 7, 'x', line.expiry)
+    note(line, 8, 'e', line.earliest)
+    local fields = line.fields
     for id, place in pairs(line.written) do
       fields[#fields + 1] = '=' .. id
       fields[#fields + 1] = string.format(PLACE, place.weight, place.lease, place.since, place.arrival, place.fence,
         place.session)
       if #fields > 1000 then
         redis.call('HSET', line.key, unpack(fields))
-        fields = { 'x', int(line.expiry) }
+        fields = {}
       end
     end
-    redis.call('HSET', line.key, unpack(fields))
+    if #fields > 0 then redis.call('HSET', line.key, unpack(fields)) end
   end
   if not line.moved then return end
   for _, key in ipairs({ line.key, line.order, line.deadlines }) do redis.call('PEXPIREAT', key, at(line.expiry)) end
@@ -180,7 +194,7 @@ end
 
 local function promote(line)
   local places = {}
-  while line.waiting > 0 do
+  while line.waiting > 0 and line.taken < line.capacity do
     local place = find(line, redis.call('ZRANGE', line.order, line.held, line.held)[1])
     if not fits(line, place.weight) then break end
     grant(line, place, line.waiting)
@@ -263,7 +277,7 @@ local function join(line, place, waits, who)
   place.arrival = line.arrivals
   redis.call('ZADD', line.order, int(place.arrival), place.id)
   redis.call('ZADD', line.deadlines, int(deadline), place.id)
-  redis.call('HSET', line.key, '@' .. place.id, who)
+  line.fields = { '@' .. place.id, who }
   if fit then
     grant(line, place, 1)
   else

@@ -108,18 +108,25 @@ impl Run {
         self.args.iter().fold(call, Call::arg)
     }
 
-    /// The answers, one for each line.
+    /// The answers, one for each line. A single short one comes as a string of words.
     pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
+        if let Reply::Text(words) = &reply {
+            let mut words = words.split(|byte| *byte == b' ');
+            let ours = words.next() == Some(self.mark.as_bytes()) && self.keys.len() == 1;
+            let answer = words.map(|word| Reply::Text(word.to_vec())).collect();
+            return ours.then(|| vec![answer]).ok_or_else(of_another);
+        }
         let mut replies = reply.list()?.into_iter();
-        let mark = replies
-            .next()
-            .ok_or(Trouble::Strange("nothing".to_owned()))?
-            .text()?;
-        if mark != self.mark || replies.len() != self.keys.len() {
-            return Err(Trouble::Strange("the answer to another call".to_owned()));
+        let mark = replies.next().map(Reply::text).transpose()?;
+        if mark.as_ref() != Some(&self.mark) || replies.len() != self.keys.len() {
+            return Err(of_another());
         }
         replies.map(Reply::list).collect()
     }
+}
+
+fn of_another() -> Trouble {
+    Trouble::Strange("the answer to another call".to_owned())
 }
 
 /// The script counts in doubles; no lease is longer than 50 years.
