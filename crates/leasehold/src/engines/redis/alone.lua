@@ -64,11 +64,10 @@ local function spent(fence, used)
   return fence + math.min(math.max(tonumber(used), 1), BLOCK) - 1
 end
 
--- Who is alone: id, fence, deadline, and the words after the moments.
+-- Who is alone, with which fence, and until when.
 local function read(text)
-  local id, seconds, micros, heard, heard_micros, lease, rest =
-    string.match(text, '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return id, seconds * 1000000 + micros + 1, math.min(heard * 1000000 + heard_micros + lease, TOP), lease, rest
+  local id, seconds, micros, heard, heard_micros, lease = string.match(text, '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+)')
+  return id, seconds * 1000000 + micros + 1, math.min(heard * 1000000 + heard_micros + lease, TOP)
 end
 
 local answers, left = { ARGV[2] }, #KEYS

@@ -44,8 +44,9 @@ end
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
   local _, order, deadlines = beside(key)
-  local id, fence, deadline, lease, rest = read(texts[key])
-  local weight, capacity, session, who = string.match(rest, '^(%d+) (%d+) (%S+)\n(.*)$')
+  local id, fence, deadline = read(texts[key])
+  local lease, weight, capacity, session, who =
+    string.match(texts[key], '^%S+ %d+ %d+ %d+ %d+ (%d+) (%d+) (%d+) (%S+)\n(.*)$')
   local expiry = expiry_of(math.max(deadline, fence + BLOCK))
   -- Without memory those who are there already are served, and nobody else.
   if what ~= 'claim' or id == asker then redis.call('PEXPIREAT', key, at(expiry)) end
