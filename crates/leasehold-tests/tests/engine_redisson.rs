@@ -95,3 +95,13 @@ fn a_cluster_is_refused() {
         "{refused}"
     );
 }
+
+/// Redisson's channels are joined and left all the time, on the connection that there is.
+#[tokio::test]
+async fn a_server_that_cannot_push_is_refused() {
+    let server = Redis::with("--save  --rename-command HELLO NO-HELLO");
+    let url = format!("{}?layout=redisson", server.url());
+    let refused = leasehold::connect(&url).await.expect_err("it cannot push");
+    assert_eq!(refused.kind(), leasehold::ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("RESP3"), "{refused}");
+}

@@ -25,6 +25,10 @@ pub(super) trait Owner: Send + Sync + 'static {
     fn channels(&self, target: &Target) -> Vec<Channel>;
     /// What the server answered to the greeting; a trouble ends the connection.
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble>;
+    /// Whether it joins channels while the connection is in use. Only a server that pushes lets it.
+    fn joins_later(&self) -> bool {
+        false
+    }
     /// A message on a channel.
     fn heard(&self, channel: &[u8], message: &[u8]);
     /// A connection ended, or another began: messages may have been missed.
@@ -207,6 +211,10 @@ impl Keeper {
         });
         let (conn, mut driver) = Conn::open(&target, hear.clone()).await?;
         let owner = self.owner.upgrade().ok_or_else(stopped)?;
+        if owner.joins_later() && !conn.pushes {
+            let what = "this layout needs a server that speaks RESP3: use Redis 6 or newer, without a proxy";
+            return Err(Trouble::Unfit(what.to_owned()));
+        }
         let greeting = owner.greeting();
         let replies = tokio::select! {
             replies = conn.send(&greeting) => replies?,

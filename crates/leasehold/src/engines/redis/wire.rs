@@ -114,7 +114,7 @@ pub(super) enum Channel {
 pub(super) struct Conn {
     inner: MultiplexedConnection,
     /// Whether the server sends messages on this connection too.
-    pushes: bool,
+    pub(super) pushes: bool,
 }
 
 /// Moves the bytes of a connection; ends when the connection does.

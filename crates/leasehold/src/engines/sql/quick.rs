@@ -34,8 +34,8 @@ pub(super) struct Statement {
     pub(super) tells: bool,
     /// Made of the text: whoever uses the same name means the same statement.
     #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "for PostgreSQL")
+        not(any(feature = "mysql", feature = "postgres")),
+        expect(dead_code, reason = "for servers that are not in this process")
     )]
     pub(super) name: String,
     /// Which value belongs to each place, for a database that counts places.

@@ -204,6 +204,10 @@ impl Owner for Hub {
         names.into_iter().map(Channel::Plain).collect()
     }
 
+    fn joins_later(&self) -> bool {
+        true
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     fn heard(&self, channel: &[u8], _: &[u8]) {
         let Ok(channel) = std::str::from_utf8(channel) else {

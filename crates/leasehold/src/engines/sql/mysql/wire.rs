@@ -1,19 +1,38 @@
 //! With the server's address in `mod.rs`, the only file that names `mysql_async`.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, Params, Row, Value};
+use mysql_async::{Conn, Error, Opts, Params, Row, Statement as Prepared, Value};
 
 use super::super::quick::{Statement, Value as Bound};
 use super::super::wire::{Link, Rows, Told, Trouble, What};
 
 /// A connection.
-pub(super) struct Connection(Conn);
+pub(super) struct Connection {
+    conn: Conn,
+    /// What the server has prepared on it, by name.
+    prepared: HashMap<String, Prepared>,
+}
 
 impl Connection {
     pub(super) async fn open(opts: &Opts) -> Result<Self, Trouble> {
         let conn = Conn::new(opts.clone()).await;
-        conn.map(Self).map_err(|error| trouble(&error))
+        let conn = conn.map_err(|error| trouble(&error))?;
+        let prepared = HashMap::new();
+        Ok(Self { conn, prepared })
+    }
+
+    async fn prepared(&mut self, statement: &Statement) -> Result<Prepared, Error> {
+        if let Some(prepared) = self.prepared.get(&statement.name) {
+            return Ok(prepared.clone());
+        }
+        let prepared = self.conn.prep(statement.text.as_str()).await?;
+        let _ = self
+            .prepared
+            .insert(statement.name.clone(), prepared.clone());
+        Ok(prepared)
     }
 }
 
@@ -21,7 +40,7 @@ impl Connection {
 impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
         let answers = async {
-            let mut results = self.0.query_iter(packet).await?;
+            let mut results = self.conn.query_iter(packet).await?;
             let mut answers = Vec::new();
             while !results.is_empty() || answers.is_empty() {
                 let rows: Vec<Row> = results.collect().await?;
@@ -39,11 +58,14 @@ impl Link for Connection {
             Bound::Bytes(bytes) => Value::Bytes(bytes.clone()),
         });
         let values = Params::Positional(bound.collect());
-        let done = self.0.exec_drop(statement.text.as_str(), values).await;
-        done.map_err(|error| trouble(&error))?;
+        let done = async {
+            let prepared = self.prepared(statement).await?;
+            self.conn.exec_drop(prepared, values).await
+        };
+        done.await.map_err(|error| trouble(&error))?;
         Ok(match statement.tells {
-            true => self.0.last_insert_id(),
-            false => Some(self.0.affected_rows()),
+            true => self.conn.last_insert_id(),
+            false => Some(self.conn.affected_rows()),
         })
     }
 }
