@@ -66,7 +66,7 @@ fn start_all(url: &str, lease_ms: u32, processes: u64) -> Vec<Process> {
 
 /// A dead holder's lock passes on after its lease, to whoever waits in another process.
 fn dead_holder(url: &str) {
-    let (mut holder, mut waiter) = (locker(url, 1_000), locker(url, 1_000));
+    let (mut holder, mut waiter) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock dead"));
     waiter.say("lock dead");
     holder.kill();
@@ -75,7 +75,7 @@ fn dead_holder(url: &str) {
     assert!(fence(&waiter.hear()) > first);
     let took = Duration::from_micros(clock.now() - before);
     println!("a dead holder's lock passed on after {took:?}");
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 /// A release in one process wakes the waiter in another long before it would look by itself.
@@ -234,7 +234,7 @@ fn a_killed_server_comes_back_with_every_lock() {
 #[test]
 fn a_silent_server_ends_in_a_loss_that_is_told() {
     let server = MariaDb::start();
-    let mut holder = locker(&server.url(), 1_500);
+    let mut holder = locker(&server.url(), 3_000);
     let _ = fence(&holder.ask("lock x"));
     server.pause(true);
     let clock = Clock::boot();
@@ -242,23 +242,23 @@ fn a_silent_server_ends_in_a_loss_that_is_told() {
     let told = holder.ask("lost x");
     let took = Duration::from_micros(clock.now() - before);
     assert!(told.starts_with("lost"), "{told}");
-    assert!(took <= Duration::from_millis(1_600), "told after {took:?}");
+    assert!(took <= Duration::from_millis(3_500), "told after {took:?}");
     server.pause(false);
-    let mut other = locker(&server.url(), 1_500);
+    let mut other = locker(&server.url(), 3_000);
     assert!(fence(&other.ask("lock x")) > 0);
 }
 
 #[test]
 fn tables_that_vanish_are_a_loss_and_come_back() {
     let server = Postgres::start();
-    let mut holder = locker(&server.url(), 1_500);
+    let mut holder = locker(&server.url(), 3_000);
     let _ = fence(&holder.ask("lock x"));
     let tables = ["meta", "line", "claim", "session", "mail", "eviction"];
     let tables = tables.map(|table| format!("leasehold_{table}")).join(", ");
     let _ = server.sql(&format!("DROP TABLE {tables}"));
     let told = holder.ask("lost x");
     assert!(told.starts_with("lost"), "{told}");
-    let mut other = locker(&server.url(), 1_500);
+    let mut other = locker(&server.url(), 3_000);
     assert!(fence(&other.ask("lock x")) > 0);
 }
 

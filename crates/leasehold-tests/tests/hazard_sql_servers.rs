@@ -94,12 +94,12 @@ fn postgres_on_a_full_disk() {
 
 /// A clock that is set back keeps holders and lets nobody in; fences grow all the same.
 fn set_back(url: &str, step: &dyn Fn(i64)) {
-    let (mut holder, mut other) = (locker(url, 1_500), locker(url, 1_500));
+    let (mut holder, mut other) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock back"));
     step(-3_600);
     other.say("lock back");
     let clock = Clock::boot();
-    let end = clock.now() + 2_500_000;
+    let end = clock.now() + 4_000_000;
     until("a lease and more has passed", || {
         (clock.now() >= end).then_some(()).ok_or_else(String::new)
     });
