@@ -207,3 +207,23 @@ async fn a_grant_that_is_not_heard_is_found_by_the_next_heartbeat() {
         .expect("granted");
     granted.check().expect("ours");
 }
+
+/// A process that stands still while the server is asked whether it is there does not take that for silence.
+#[test]
+fn a_process_that_stood_still_keeps_its_connection() {
+    let server = Redis::start();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    let client = runtime.block_on(leasehold::connect(&server.url()));
+    let client = client.expect("connected");
+    let pair = async || client.mutex("still").lock().await?.release().await;
+    let _ = runtime.block_on(pair()).expect("a lock");
+    server.pause(true);
+    // A second after it was used, the connection is looked after, and the question is on its way.
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1_400)).await });
+    server.pause(false);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let _ = runtime
+        .block_on(pair())
+        .expect("the connection is as it was");
+}

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::error::Trouble;
 use super::wire::{Call, Channel, Conn, Driver, Hear, Reply, Target};
+use crate::clock::{Clock, micros};
 
 /// Where a link leads. Asked again for every connection: after a failover it is another server.
 #[async_trait::async_trait]
@@ -252,20 +253,21 @@ impl Keeper {
         }
     }
 
-    /// Whether the server answers: this question within its time, or others meanwhile.
+    /// Whether the server answers: this question within its time, or others meanwhile. Time in which this process
+    /// itself stood still does not count: the answer may lie there unread.
     async fn answers(&self, conn: &Conn) -> bool {
         let ping = [Call::new("PING")];
         let mut asked = std::pin::pin!(conn.send(&ping));
         let mut before = self.shared.answers.load(Ordering::Relaxed);
+        let (clock, patience) = (Clock::boot(), self.patience / 2);
         loop {
-            if tokio::time::timeout(self.patience / 2, &mut asked)
-                .await
-                .is_ok()
-            {
+            let from = clock.now();
+            if tokio::time::timeout(patience, &mut asked).await.is_ok() {
                 return true;
             }
+            let stood_still = clock.now() - from > micros(patience * 3 / 2);
             let now = self.shared.answers.load(Ordering::Relaxed);
-            if now == before {
+            if now == before && !stood_still {
                 return false;
             }
             before = now;
