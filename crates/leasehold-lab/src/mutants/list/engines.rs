@@ -100,7 +100,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/redlock/attempt.rs",
         "self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n            .await;",
         "if !PLANTED {\n            self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n                .await;\n        }",
-        "test hazard_redlock without_a_majority_there_is_an_error_soon_and_nothing_stays",
+        "test hazard_redlock what_is_no_majority_is_given_back",
     ),
     mutant(
         "sql: the digest of a name has 32 bits",
@@ -121,6 +121,6 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/zookeeper/rule.rs",
         "next: at == 1 && mode == Mode::Mutex,",
         "next: (at == 1 && mode == Mode::Mutex) || (PLANTED && mode == Mode::Read),",
-        "torture zookeeper --for 15s --seed 1 --faults kill",
+        "test engine_zookeeper standalone::order::a_writer_that_leaves_lets_nobody_in",
     ),
 ];
