@@ -82,6 +82,15 @@ impl Clock {
     }
 
     /// Sets the wall clock ahead or back, by so many microseconds. Only for a simulated clock; no effect otherwise.
+    ///
+    /// ```
+    /// use leasehold::engine::Clock;
+    ///
+    /// let clock = Clock::stopped();
+    /// let (now, wall) = (clock.now(), clock.wall());
+    /// clock.set_wall(-3_600_000_000);
+    /// assert_eq!((clock.now(), clock.wall()), (now, wall - 3_600_000_000));
+    /// ```
     pub fn set_wall(&self, by: i64) {
         if let Source::Simulated { set, .. } = &self.0 {
             let _ = set.fetch_add(by, Ordering::SeqCst);
@@ -89,6 +98,17 @@ impl Clock {
     }
 
     /// The clock of another machine: it runs faster by so many millionths, or slower. The same clock unless simulated.
+    ///
+    /// ```
+    /// use leasehold::engine::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let ours = Clock::stopped();
+    /// let theirs = ours.clone().faster(20_000);
+    /// let before = theirs.now();
+    /// ours.skip(Duration::from_secs(1));
+    /// assert_eq!(theirs.now() - before, 1_020_000);
+    /// ```
     #[must_use]
     pub fn faster(mut self, millionths: i32) -> Self {
         if let Source::Simulated { faster, .. } = &mut self.0 {
