@@ -46,7 +46,7 @@ enum Command {
     },
     /// Run the real session, turns and guards in simulated time, one run per seed; ends at the first broken promise.
     Simulate {
-        /// mutex, read-write, semaphore or many-and-again; all unless set.
+        /// mutex, read-write, semaphore, many-and-again or in-order; all unless set.
         locks: Vec<Locks>,
         /// How many runs of each.
         #[arg(long, default_value_t = 500)]

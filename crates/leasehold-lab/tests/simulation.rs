@@ -24,8 +24,9 @@ fn every_promise_is_kept(locks: Locks) {
     println!(
         "{locks:?}: {SEEDS} seeds, {holds} holds, {contended} contended, {faults} faults on a held lock, {losses} losses told, {refused} effects refused, {simulated:?} simulated"
     );
+    let calm = locks == Locks::InOrder;
     assert!(
-        holds > SEEDS * 10 && contended > SEEDS && faults > SEEDS / 2 && losses > SEEDS / 2,
+        holds > SEEDS * 10 && contended > SEEDS && (calm || faults.min(losses) > SEEDS / 2),
         "too little happened"
     );
 }
@@ -48,4 +49,9 @@ fn semaphore() {
 #[test]
 fn many_and_again() {
     every_promise_is_kept(Locks::ManyAndAgain);
+}
+
+#[test]
+fn in_order() {
+    every_promise_is_kept(Locks::InOrder);
 }

@@ -212,6 +212,36 @@ async fn without_a_majority_there_is_an_error_soon_and_nothing_stays() {
     world.has("y", &[]);
 }
 
+/// What a try got without a majority is free again long before its lease is over: the holder, or the next one, needs it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_majority_is_given_back() {
+    let mut nodes = Nodes::start(5);
+    let url = format!("{}?longest=30", nodes.url());
+    let client = async || {
+        let options = Options::new().lease(LEASE * 10);
+        options.connect(&url).await.expect("a majority is there")
+    };
+    (3..5).for_each(|at| nodes.nodes[at].kill());
+    let holder = client().await;
+    let held = holder.mutex("x").keep_alive(false).lock().await;
+    let held = held.expect("free");
+    for at in 3..5 {
+        nodes.nodes[at].restart();
+        let_vote(&nodes.nodes[at]);
+    }
+    let (other, clock) = (client().await, Clock::boot());
+    let before = clock.now();
+    let tried = other.mutex("x").try_lock().await.expect("a try");
+    assert!(tried.is_none(), "two of five");
+    until("three nodes have it", || match nodes.used("x") {
+        used if used == [0, 1, 2] => Ok(()),
+        used => Err(format!("{used:?}")),
+    });
+    let took = Duration::from_micros(clock.now() - before);
+    assert!(took < LEASE * 5, "given back after {took:?}");
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+}
+
 /// The connections come back after a while.
 async fn until_held(client: &Client, name: &str) -> Guard {
     let clock = Clock::boot();

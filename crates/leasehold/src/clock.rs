@@ -8,7 +8,7 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds on some clock.
@@ -38,6 +38,10 @@ enum Source {
         /// None: time passes by skips alone.
         start: Option<tokio::time::Instant>,
         skipped: Arc<AtomicU64>,
+        /// How far the wall clock was set, in microseconds.
+        set: Arc<AtomicI64>,
+        /// How much faster than tokio's time it runs, in millionths.
+        faster: i32,
     },
 }
 
@@ -55,6 +59,8 @@ impl Clock {
         Self(Source::Simulated {
             start: Some(tokio::time::Instant::now()),
             skipped: Arc::default(),
+            set: Arc::default(),
+            faster: 0,
         })
     }
 
@@ -63,6 +69,8 @@ impl Clock {
         Self(Source::Simulated {
             start: None,
             skipped: Arc::default(),
+            set: Arc::default(),
+            faster: 0,
         })
     }
 
@@ -73,14 +81,57 @@ impl Clock {
         }
     }
 
+    /// Sets the wall clock ahead or back, by so many microseconds. Only for a simulated clock; no effect otherwise.
+    ///
+    /// ```
+    /// use leasehold::engine::Clock;
+    ///
+    /// let clock = Clock::stopped();
+    /// let (now, wall) = (clock.now(), clock.wall());
+    /// clock.set_wall(-3_600_000_000);
+    /// assert_eq!((clock.now(), clock.wall()), (now, wall - 3_600_000_000));
+    /// ```
+    pub fn set_wall(&self, by: i64) {
+        if let Source::Simulated { set, .. } = &self.0 {
+            let _ = set.fetch_add(by, Ordering::SeqCst);
+        }
+    }
+
+    /// The clock of another machine: it runs faster by so many millionths, or slower. The same clock unless simulated.
+    ///
+    /// ```
+    /// use leasehold::engine::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let ours = Clock::stopped();
+    /// let theirs = ours.clone().faster(20_000);
+    /// let before = theirs.now();
+    /// ours.skip(Duration::from_secs(1));
+    /// assert_eq!(theirs.now() - before, 1_020_000);
+    /// ```
+    #[must_use]
+    pub fn faster(mut self, millionths: i32) -> Self {
+        if let Source::Simulated { faster, .. } = &mut self.0 {
+            *faster = millionths;
+        }
+        self
+    }
+
     /// Now, in microseconds since some fixed moment of this machine's boot.
     pub fn now(&self) -> Micros {
         match &self.0 {
             Source::Boot => boot_now(),
-            Source::Simulated { start, skipped } => {
-                // Starts at an hour, so that "a while ago" is never below zero.
+            Source::Simulated {
+                start,
+                skipped,
+                faster,
+                ..
+            } => {
                 let passed = start.map_or(0, |start| micros(start.elapsed()));
-                3_600_000_000 + passed + skipped.load(Ordering::SeqCst)
+                let passed = passed + skipped.load(Ordering::SeqCst);
+                let more = passed as i64 / 1_000 * i64::from(*faster) / 1_000;
+                // Starts at an hour, so that "a while ago" is never below zero.
+                (3_600_000_000 + passed).saturating_add_signed(more)
             }
         }
     }
@@ -91,7 +142,9 @@ impl Clock {
             Source::Boot => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, micros),
-            Source::Simulated { .. } => SIMULATED_WALL + self.now(),
+            Source::Simulated { set, .. } => {
+                (SIMULATED_WALL + self.now()).saturating_add_signed(set.load(Ordering::SeqCst))
+            }
         }
     }
 
@@ -153,5 +206,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         clock.skip(Duration::from_secs(1));
         assert_eq!(clock.now() - start, 3_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_run_apart_and_walls_are_set() {
+        let (clock, start) = (Clock::simulated(), Clock::simulated().now());
+        let (fast, slow) = (clock.clone().faster(20_000), clock.clone().faster(-20_000));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let passed = [&clock, &fast, &slow].map(|clock| clock.now() - start);
+        assert_eq!(passed, [2_000_000, 2_040_000, 1_960_000]);
+        let wall = clock.wall();
+        clock.set_wall(-5_000_000);
+        assert_eq!(clock.wall(), wall - 5_000_000);
+        assert_eq!(clock.now() - start, 2_000_000);
     }
 }

@@ -59,6 +59,8 @@ fn occupied(hold: &Hold) -> Option<(Micros, Micros)> {
         Answer::Granted if !hold.hit => Some((hold.got, hold.free)),
         // Granted to somebody who stood still or died before he could say so.
         Answer::Granted | Answer::Unknown if hold.hit => Some((hold.call, hold.free)),
+        // It was in line and cut off, and may have been granted without knowing, before it joined again and that failed.
+        Answer::Failed if hold.hit && hold.waits => Some((hold.call, hold.free)),
         Answer::Unknown => Some((hold.got, hold.free)),
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{MUTANTS, Mutant};
+use super::{Mutant, list};
 use crate::Outcome;
 
 /// The variable that names the bug that is on.
@@ -22,7 +22,7 @@ const SCRIPT: (&str, &str, &str) = (
 /// Plants all bugs in the copy of `crates/leasehold/src`.
 pub(super) fn all(source: &Path) -> Outcome<()> {
     let in_rust = |mutant: &&Mutant| mutant.file.ends_with(".rs");
-    for mutant in MUTANTS.iter().filter(in_rust) {
+    for mutant in list::all().filter(in_rust) {
         change(source, mutant.file, mutant.before, &switched(mutant))?;
     }
     let (file, before, after) = SCRIPT;
@@ -53,9 +53,7 @@ fn change(source: &Path, file: &str, before: &str, after: &str) -> Outcome<()> {
 
 /// The switch, in Rust.
 fn module() -> String {
-    let in_script = MUTANTS
-        .iter()
-        .filter(|mutant| mutant.file.ends_with(".lua"));
+    let in_script = list::all().filter(|mutant| mutant.file.ends_with(".lua"));
     let arms: String = in_script
         .map(|mutant| {
             let Mutant {
@@ -106,10 +104,7 @@ mod tests {
             .status();
         assert!(copied.unwrap().success());
         all(copy.path()).unwrap();
-        for mutant in MUTANTS
-            .iter()
-            .filter(|mutant| mutant.file.ends_with(".lua"))
-        {
+        for mutant in list::all().filter(|mutant| mutant.file.ends_with(".lua")) {
             let text = std::fs::read_to_string(own.join(mutant.file)).unwrap();
             assert_eq!(text.matches(mutant.before).count(), 1, "{}", mutant.name);
         }
@@ -117,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_bug_in_rust_has_its_switch() {
-        for mutant in &MUTANTS {
+        for mutant in list::all() {
             let switched = mutant.after.contains(MARK);
             assert_eq!(switched, mutant.file.ends_with(".rs"), "{}", mutant.name);
         }

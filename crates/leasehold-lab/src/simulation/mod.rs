@@ -31,15 +31,18 @@ pub enum Locks {
     Semaphore,
     /// Two names in one step, one of them also alone, and a lock that is re-entered.
     ManyAndAgain,
+    /// One mutex and nothing wrong: whoever is in line is served in its turn.
+    InOrder,
 }
 
 impl Locks {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Mutex,
         Self::ReadWrite,
         Self::Semaphore,
         Self::ManyAndAgain,
+        Self::InOrder,
     ];
 
     /// Its word.
@@ -49,12 +52,13 @@ impl Locks {
             Self::ReadWrite => "read-write",
             Self::Semaphore => "semaphore",
             Self::ManyAndAgain => "many-and-again",
+            Self::InOrder => "in-order",
         }
     }
 
     fn names(self) -> Vec<(&'static str, Kind)> {
         match self {
-            Self::Mutex => vec![("mutex", Kind::Mutex)],
+            Self::Mutex | Self::InOrder => vec![("mutex", Kind::Mutex)],
             Self::ReadWrite => vec![("shared", Kind::ReadWrite)],
             Self::Semaphore => vec![("permits", Kind::Permits(3))],
             Self::ManyAndAgain => vec![
@@ -78,6 +82,12 @@ impl std::str::FromStr for Locks {
 const LEASE: Duration = Duration::from_secs(3);
 const CLIENTS: u64 = 3;
 const ROUNDS: u64 = 6;
+
+/// How far apart the clocks of the clients and of the engine may run, in millionths: what a lease allows for.
+const DRIFT: u64 = 20_000;
+
+/// How far the wall clock is set at a time, in microseconds: less than a lease, so that whoever trusts it is not just late.
+const FARTHEST: u64 = 2_000_000;
 
 /// Runs one seed and judges it; also says how much simulated time passed.
 ///
@@ -109,8 +119,9 @@ struct World {
 
 impl World {
     async fn new(locks: Locks, seed: u64) -> Outcome<Self> {
-        let clock = Clock::simulated();
-        let engine = Memory::new(clock.clone());
+        let (mut random, clock) = (Random::of(seed, CLIENTS), Clock::simulated());
+        let drift = random.below(2 * DRIFT + 1) as i32 - DRIFT as i32;
+        let engine = Memory::new(clock.clone().faster(drift));
         let log = Log::memory("lab", clock.clone());
         let options = |who: &str| {
             let identity = Identity::of_this_process().called(who);
@@ -123,13 +134,16 @@ impl World {
         };
         let (mut plans, mut clients) = (Vec::new(), Vec::new());
         for index in 0..CLIENTS {
-            let plan = Plan::seeded(Random::of(seed, index).next(), LEASE / 2);
+            let plan = match locks {
+                Locks::InOrder => Plan::default(),
+                _ => Plan::seeded(Random::of(seed, index).next(), LEASE / 2),
+            };
             let faulty: Arc<dyn Engine> = Arc::new(Faulty::new(engine.clone(), &plan));
             clients.push(options(&format!("w{index}")).open(faulty).await?);
             plans.push(plan);
         }
         let bystander = options("lab").open(Arc::new(engine.clone())).await?;
-        let (random, gate) = (Random::of(seed, CLIENTS), Gate::within(&log));
+        let gate = Gate::within(&log);
         Ok(Self {
             locks,
             random,
@@ -155,13 +169,18 @@ impl World {
             if self.log.now() > 3_600_000_000 * 3 {
                 return Err("two simulated hours and not at an end".into());
             }
-            self.hit().await?;
+            if self.locks != Locks::InOrder {
+                self.hit().await?;
+            }
         }
         self.drain().await?;
         let bounds = Bounds {
             overlap: 0,
             told: LEASE.as_micros() as u64,
-            overtakes: u64::from(TURNS) * CLIENTS,
+            overtakes: match self.locks {
+                Locks::InOrder => 0,
+                _ => u64::from(TURNS) * CLIENTS,
+            },
             stall: 2 * LEASE.as_micros() as u64,
         };
         Ok(judge(
@@ -176,7 +195,8 @@ impl World {
         let mut tasks = JoinSet::new();
         for (client, index) in self.clients.iter().zip(0..) {
             // One client is one task, so that its place in the engine's line is known to be its own.
-            let hands = if index == 0 { 1 } else { 2 };
+            let alone = index == 0 || self.locks == Locks::InOrder;
+            let hands = if alone { 1 } else { 2 };
             for task in 0..hands {
                 let hand = Hand {
                     client: client.clone(),
@@ -202,11 +222,12 @@ impl World {
         tasks
     }
 
-    /// Something beyond single calls: a client is cut off for a while, the machine sleeps, a lock is taken away.
+    /// Something beyond single calls: a client is cut off for a while, the machine sleeps, the wall clock is set, a lock is
+    /// taken away.
     async fn hit(&mut self) -> Outcome<()> {
         let whom = self.random.below(CLIENTS) as usize;
         let name = self.random.pick(&self.locks.names()).0;
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 => {
                 let who = format!("w{whom}");
                 self.log.note(0, What::Paused(who.clone()));
@@ -222,6 +243,11 @@ impl World {
                 (0..CLIENTS).for_each(|who| self.log.note(0, What::Paused(format!("w{who}"))));
                 self.clock.skip(self.random.millis(100, 8_000));
                 (0..CLIENTS).for_each(|who| self.log.note(0, What::Resumed(format!("w{who}"))));
+            }
+            // No promise depends on it, so nobody is hit.
+            2 => {
+                let by = self.random.below(2 * FARTHEST) as i64 - FARTHEST as i64;
+                self.clock.set_wall(by);
             }
             _ => take_away(&self.bystander, name, &self.log)
                 .await

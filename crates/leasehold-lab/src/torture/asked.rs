@@ -151,11 +151,11 @@ mod tests {
             [Failover]
         );
         assert_eq!(lossy("redlock", "redlock://a,b,c"), [ClockStep]);
+        assert_eq!(lossy("postgres", "postgres://h/d"), [ClockStep]);
+        assert_eq!(lossy("mariadb", "mysql://h/d"), [ClockStep]);
         for (engine, url) in [
             ("file", "file:"),
             ("sqlite", "sqlite:x"),
-            ("postgres", "postgres://h/d"),
-            ("mariadb", "mysql://h/d"),
             ("zookeeper", "zookeeper://h"),
             ("zookeeper-ensemble", "zookeeper://h"),
         ] {

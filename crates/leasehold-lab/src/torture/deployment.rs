@@ -47,9 +47,9 @@ const ENGINES: [Engine; 11] = [
         600,
     ),
     engine("redlock", served!(ServerKill ServerPause ClockStep), 800),
-    engine("postgres", served!(ServerKill ServerPause), 800),
-    engine("mariadb", served!(ServerKill ServerPause), 800),
-    engine("zookeeper", served!(ServerKill ServerPause), 800),
+    engine("postgres", served!(ServerKill ServerPause ClockStep), 800),
+    engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
+    engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
 ];
 

@@ -82,6 +82,11 @@ impl Hand {
             return Ok(());
         };
         if kind == Kind::Reentrant && self.random.one_in(2) {
+            // Now and then so late that the lock may be lost by then: what is lost is not re-entered.
+            if self.random.one_in(2) {
+                tokio::time::sleep(self.some(self.lease * 2)).await;
+                self.note_until(op, &guard);
+            }
             let inner = self.ask(kind, &call).await?;
             if let Some((op, guard)) = inner {
                 self.hold(op, guard, true).await?;
@@ -179,6 +184,14 @@ impl Hand {
         now + guard.remaining().as_micros() as u64
     }
 
+    /// A renewal may have been seen.
+    fn note_until(&self, op: u64, guard: &Guard) {
+        let until = self.until(guard);
+        if guard.state() != State::Lost {
+            self.log.note(op, What::Until(until));
+        }
+    }
+
     /// Holds for a while, looking before each step; a step that comes too late is tried all the same.
     async fn hold(&mut self, op: u64, guard: Guard, alone: bool) -> Outcome<()> {
         let fence = guard.fence().get();
@@ -208,10 +221,7 @@ impl Hand {
                 }
                 break;
             }
-            let until = self.until(&guard);
-            if guard.state() != State::Lost {
-                self.log.note(op, What::Until(until));
-            }
+            self.note_until(op, &guard);
         }
         self.log.note(op, What::Release);
         if self.random.one_in(8) {

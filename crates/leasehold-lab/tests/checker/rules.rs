@@ -389,6 +389,28 @@ fn a_free_lock_keeps_somebody_waiting() {
     assert_broken(vec![left], &[Promise::Progress]);
 }
 
+/// Who is cut off while it waits may hold without knowing, lose that, join again and fail.
+#[test]
+fn who_was_cut_off_in_line_may_have_held() {
+    let with = |cut: Vec<Record>| {
+        let waited = vec![
+            record(35, "c", 1, call(1, 1, 0)),
+            record(590, "c", 1, What::Failed { perhaps: false }),
+        ];
+        let others = [
+            hold("a", 1, [10, 20, 30, 40], 1),
+            hold("b", 1, [11, 600, 610, 620], 2),
+        ];
+        [others.concat(), waited, cut].concat()
+    };
+    let cut = vec![
+        record(38, "lab", 0, What::Paused("c".into())),
+        record(400, "lab", 0, What::Resumed("c".into())),
+    ];
+    assert_broken(with(cut), &[]);
+    assert_broken(with(Vec::new()), &[Promise::Progress]);
+}
+
 #[test]
 fn overtaken_in_line() {
     let queued = |t| vec![record(t, "b", 1, What::Queued)];

@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 pub use self::ensemble::Ensemble;
+use super::wall::Wall;
 use super::{Running, directory, free_port};
 use crate::poll::until;
 
@@ -24,6 +25,7 @@ const JARS: &str = "/usr/share/java";
 pub struct ZooKeeper {
     port: u16,
     dir: TempDir,
+    wall: Option<Wall>,
     running: Mutex<Option<Running>>,
 }
 
@@ -37,10 +39,20 @@ const TICK: Duration = Duration::from_millis(200);
 impl ZooKeeper {
     /// A server of its own, ready.
     pub fn start() -> Self {
-        let server = Self::configured(directory(), free_port(), "");
-        server.restart();
-        server.ready();
-        server
+        Self::configured(directory(), free_port(), "").started()
+    }
+
+    /// A server whose wall clock can be set.
+    pub fn with_clock() -> Self {
+        let mut server = Self::configured(directory(), free_port(), "");
+        server.wall = Some(Wall::new(server.dir.path()));
+        server.started()
+    }
+
+    fn started(self) -> Self {
+        self.restart();
+        self.ready();
+        self
     }
 
     fn configured(dir: TempDir, port: u16, more: &str) -> Self {
@@ -56,6 +68,7 @@ impl ZooKeeper {
         Self {
             port,
             dir,
+            wall: None,
             running: Mutex::default(),
         }
     }
@@ -71,7 +84,15 @@ impl ZooKeeper {
             "ZooKeeper is not installed: run scripts/servers zookeeper"
         );
         let config = self.dir.path().join("zoo.cfg");
-        let args = [
+        let mut args = self
+            .wall
+            .as_ref()
+            .map(Wall::environment)
+            .unwrap_or_default();
+        let jars = jars();
+        let config = config.display().to_string();
+        let java = [
+            "java",
             "-Xmx128m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -80,14 +101,14 @@ impl ZooKeeper {
             // Empty parents vanish under everybody's feet, not once a minute.
             "-Dznode.container.checkIntervalMs=300",
             "-cp",
-            &jars(),
+            &jars,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            &config.display().to_string(),
+            &config,
         ];
-        let args = args.map(str::to_owned);
+        args.extend(java.map(str::to_owned));
         let mut running = self.running.lock().expect("no panic");
         *running = None;
-        *running = Some(Running::start("java", "zookeeper", self.dir.path(), &args));
+        *running = Some(Running::start("env", "zookeeper", self.dir.path(), &args));
     }
 
     /// Waits until it answers.
@@ -135,6 +156,14 @@ impl ZooKeeper {
     /// Lets it go on.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Sets its wall clock so many seconds ahead of, or behind, ours.
+    ///
+    /// # Panics
+    /// If it has no clock of its own.
+    pub fn step(&self, seconds: i64) {
+        self.wall.as_ref().expect("a clock of its own").set(seconds);
     }
 
     fn signal(&self, signal: Signal) {

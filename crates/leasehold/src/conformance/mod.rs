@@ -198,8 +198,8 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @each $subject;
             exclusion: one_holder_at_a_time, readers_together_writers_alone, permits_never_exceed,
                 another_capacity_is_refused, names_never_collide, tasks_of_two_clients_count_exactly;
-            order: first_come_first_served, a_waiting_writer_is_not_passed, a_heavy_claim_is_not_passed,
-                a_try_never_joins, strict_tasks_go_in_order_across_sessions;
+            order: first_come_first_served, a_waiting_writer_is_not_passed, a_writer_that_leaves_lets_nobody_in,
+                a_heavy_claim_is_not_passed, a_try_never_joins, strict_tasks_go_in_order_across_sessions;
             fences: grow_over_turns_and_grants, grow_over_idle_times, survive_many_quick_grants;
             ends: release_hands_over_at_once, eviction_is_told, a_silent_session_loses_its_claims,
                 closing_frees_at_once, dropped_guards_are_given_back, drop_works_without_a_runtime,

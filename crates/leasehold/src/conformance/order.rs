@@ -72,6 +72,33 @@ pub async fn a_waiting_writer_is_not_passed(s: &Subject) {
     s.idle(&name).await;
 }
 
+/// P3: a writer that gives up its wait lets nobody in behind it: a reader still waits for the writer that holds.
+pub async fn a_writer_that_leaves_lets_nobody_in(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
+    let ((a, b), name) = (s.two().await, fresh_name());
+    let held = a.rwlock(&name).write().await.expect("free");
+    let lock = b.rwlock(&name);
+    let leaver = queue(s, &name, 0, async move { lock.write().await }).await;
+    let lock = s.client().await.rwlock(&name);
+    let reader = queue(s, &name, 1, async move { lock.read().await }).await;
+    leaver.abort();
+    s.waiting(&name, 1).await;
+    held.check().expect("P3: it is still held");
+    let mut reader = std::pin::pin!(reader);
+    let early = tokio::time::timeout(s.lease / 4, &mut reader).await;
+    assert!(early.is_err(), "P3: a reader came in beside a writer");
+    let _ = held.release().await.expect("released");
+    drop(
+        s.soon("P3: the reader is served", reader)
+            .await
+            .expect("no panic")
+            .expect("served"),
+    );
+    s.idle(&name).await;
+}
+
 /// P4: a claim for many permits is not passed by one for few.
 pub async fn a_heavy_claim_is_not_passed(s: &Subject) {
     if !s.shares().await {

@@ -1,20 +1,25 @@
 //! PostgreSQL and MariaDB: what they have answered, they have after a crash.
 
+use leasehold_testkit::servers::database::Setup;
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 
-use super::{FaultKind, Servers};
+use super::{FaultKind, Servers, step};
 
 /// One server of either kind: they are hit alike.
 macro_rules! database {
-    ($name:ident, $server:ty, $pause:ident) => {
-        /// One server.
+    ($name:ident, $server:ty, $pause:ident, $setting:literal) => {
+        /// One server that does not wait for its disk, with a clock of its own.
         #[derive(Debug)]
         pub(super) struct $name($server);
 
         impl $name {
             pub(super) fn start() -> Self {
-                Self(<$server>::start())
+                Self(<$server>::set_up(&Setup {
+                    settings: &[$setting],
+                    clock: true,
+                    ..Setup::default()
+                }))
             }
         }
 
@@ -27,9 +32,10 @@ macro_rules! database {
                 vec![self.0.port]
             }
 
-            fn begin(&mut self, kind: FaultKind, _: u64) {
+            fn begin(&mut self, kind: FaultKind, draw: u64) {
                 match kind {
                     FaultKind::ServerPause => self.0.$pause(true),
+                    FaultKind::ClockStep => self.0.step(step(draw)),
                     _ => self.0.kill(),
                 }
             }
@@ -37,6 +43,7 @@ macro_rules! database {
             fn end(&mut self, kind: FaultKind) {
                 match kind {
                     FaultKind::ServerPause => self.0.$pause(false),
+                    FaultKind::ClockStep => self.0.step(0),
                     _ => self.0.restart(),
                 }
             }
@@ -44,5 +51,5 @@ macro_rules! database {
     };
 }
 
-database!(PostgreSql, Postgres, freeze);
-database!(Maria, MariaDb, pause);
+database!(PostgreSql, Postgres, freeze, "fsync=off");
+database!(Maria, MariaDb, pause, "--innodb-flush-log-at-trx-commit=2");

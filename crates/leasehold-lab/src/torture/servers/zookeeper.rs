@@ -2,11 +2,12 @@
 
 use leasehold_testkit::servers::zookeeper::{Ensemble, ZooKeeper};
 
-use super::{FaultKind, Servers};
+use super::{FaultKind, Servers, step};
 
-fn begin(server: &ZooKeeper, kind: FaultKind) {
+fn begin(server: &ZooKeeper, kind: FaultKind, draw: u64) {
     match kind {
         FaultKind::ServerPause => server.pause(),
+        FaultKind::ClockStep => server.step(step(draw)),
         _ => server.kill(),
     }
 }
@@ -14,18 +15,19 @@ fn begin(server: &ZooKeeper, kind: FaultKind) {
 fn end(server: &ZooKeeper, kind: FaultKind) {
     match kind {
         FaultKind::ServerPause => server.resume(),
+        FaultKind::ClockStep => server.step(0),
         _ => server.restart(),
     }
     server.ready();
 }
 
-/// One server.
+/// One server, with a clock of its own.
 #[derive(Debug)]
 pub(super) struct Alone(ZooKeeper);
 
 impl Alone {
     pub(super) fn start() -> Self {
-        Self(ZooKeeper::start())
+        Self(ZooKeeper::with_clock())
     }
 }
 
@@ -38,8 +40,8 @@ impl Servers for Alone {
         vec![self.0.port()]
     }
 
-    fn begin(&mut self, kind: FaultKind, _: u64) {
-        begin(&self.0, kind);
+    fn begin(&mut self, kind: FaultKind, draw: u64) {
+        begin(&self.0, kind, draw);
     }
 
     fn end(&mut self, kind: FaultKind) {
@@ -83,7 +85,7 @@ impl Servers for Three {
             FaultKind::LeaderKill => leader.unwrap_or(0),
             _ => draw as usize % self.servers.members.len(),
         };
-        begin(&self.servers.members[self.hit], kind);
+        begin(&self.servers.members[self.hit], kind, draw);
     }
 
     fn end(&mut self, kind: FaultKind) {

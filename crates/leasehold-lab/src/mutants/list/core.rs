@@ -1,35 +1,9 @@
-//! The planted bugs.
+//! In the rule, the session and the turns: what every engine shares.
 
-use super::Mutant;
+use super::{IN_ORDER, MANY, MUTEX, READ_WRITE, SEMAPHORE, SQLITE, mutant};
+use crate::mutants::Mutant;
 
-const MUTEX: &str = "simulate mutex --seeds 500";
-const READ_WRITE: &str = "simulate read-write --seeds 500";
-const SEMAPHORE: &str = "simulate semaphore --seeds 500";
-const MANY: &str = "simulate many-and-again --seeds 500";
-const FILE: &str = "torture file: --for 6s --seed 1";
-const FILE_BUSY: &str = "torture file: --for 10s --seed 1 --workers 6 --rest 1ms --faults kill";
-
-/// `{redis}` is a server of its own.
-const REDIS: &str = "torture {redis} --for 8s --seed 1 --faults kill";
-
-const fn mutant(
-    name: &'static str,
-    file: &'static str,
-    before: &'static str,
-    after: &'static str,
-    scenario: &'static str,
-) -> Mutant {
-    Mutant {
-        name,
-        file,
-        before,
-        after,
-        scenario,
-    }
-}
-
-/// All of them.
-pub const MUTANTS: [Mutant; 37] = [
+pub(super) const CORE: &[Mutant] = &[
     mutant(
         "release by anybody",
         "line.rs",
@@ -213,80 +187,45 @@ pub const MUTANTS: [Mutant; 37] = [
         MANY,
     ),
     mutant(
-        "a line's file is locked for reading only",
-        "engines/file/store.rs",
-        "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
-        "let how = match PLANTED {\n                true => FlockOperation::NonBlockingLockShared,\n                false => FlockOperation::NonBlockingLockExclusive,\n            };\n            match rustix::fs::flock(&self.file, how) {",
-        FILE_BUSY,
+        "claims go by their ids",
+        "line.rs",
+        "self.places.push_back(Place {",
+        "let index = match PLANTED {\n            true => self.held + self.waiters().filter(|place| place.id.as_u128() < ask.id.as_u128()).count(),\n            false => self.places.len(),\n        };\n        self.places.insert(index, Place {",
+        IN_ORDER,
     ),
     mutant(
-        "a living session looks dead",
-        "engines/file/alive.rs",
-        "NonBlockingLockShared).is_err() {\n        return false;",
-        "NonBlockingLockShared).is_err() {\n        return PLANTED;",
-        FILE,
+        "an eviction gives its fences back",
+        "line.rs",
+        "changes.push(self.remove(index).change(what));",
+        "let place = self.remove(index);\n                if PLANTED && what == What::Evicted {\n                    self.last = place.fence.map_or(self.last, |fence| fence.get() - 1);\n                }\n                changes.push(place.change(what));",
+        SQLITE,
     ),
     mutant(
-        "a removed file is locked",
-        "engines/file/store.rs",
-        "if found.st_nlink == 0 {",
-        "if !PLANTED && found.st_nlink == 0 {",
-        FILE,
+        "validity without room for drift",
+        "session/grant.rs",
+        "let margin = (lease / 50 + 5_000).min(lease / 4);",
+        "let margin = if PLANTED { 0 } else { (lease / 50 + 5_000).min(lease / 4) };",
+        MUTEX,
     ),
     mutant(
-        "redis: a release compares nothing",
-        "engines/redis/line.lua",
-        "  local place = find(line, id)\n  if not place then return { 'gone' } end\n",
-        "  local place = find(line, id) or holders(line)[1]\n  if not place then return { 'gone' } end\n",
-        "run plain-del",
+        "the deadline is a time of the wall clock",
+        "session/grant.rs",
+        "self.until.load(Ordering::Acquire)\n",
+        "let until = self.until.load(Ordering::Acquire);\n        if PLANTED {\n            return (until + 1_700_000_000_000_000 + self.clock.now()).saturating_sub(self.clock.wall());\n        }\n        until\n",
+        MUTEX,
     ),
     mutant(
-        "redis: a heartbeat renews whoever holds",
-        "engines/redis/line.lua",
-        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n",
-        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n  for _, id in ipairs(redis.call('ZRANGE', line.order, 0, line.held - 1)) do redis.call('ZADD', line.deadlines, int(deadline), id) end\n",
-        "run setnx",
+        "an end by silence is not told",
+        "session/heartbeat.rs",
+        "if grant.until() <= now {",
+        "if !PLANTED && grant.until() <= now {",
+        "test hazard_sql_network postgres_behind_a_silent_network",
     ),
     mutant(
-        "redis: a grant without expiry",
-        "engines/redis/alone.lua",
-        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
-        "local fence, deadline = now + 1, TOP",
-        "run setnx-expire",
-    ),
-    mutant(
-        "redis: fences from a counter alone",
-        "engines/redis/alone.lua",
-        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
-        "local fence, deadline = 1, math.min(now + tonumber(ARGV[7]), TOP)",
-        "run counter-reset",
-    ),
-    mutant(
-        "redis: a permit is returned twice",
-        "engines/redis/line.lua",
-        "line.held, line.taken = line.held - 1, line.taken - place.weight",
-        "line.held, line.taken = line.held - 1, line.taken - 2 * place.weight",
-        REDIS,
-    ),
-    mutant(
-        "sql: a claim without expiry",
-        "engines/sql/quick.rs",
-        "{now}, {now} + #6, \\\n         {fence}) {taken}{told}\"",
-        "{now}, {now} + #6 * {}, \\\n         {fence}) {taken}{told}\",\n        if PLANTED { 1000 } else { 1 }",
-        "run lock-row",
-    ),
-    mutant(
-        "sql: a release compares nothing",
-        "engines/sql/quick.rs",
-        "AND id = #2 AND deadline > {now}{told}\",\n        tables.line",
-        "AND (id = #2 OR {}) AND deadline > {now}{told}\",\n        tables.line,\n        PLANTED",
-        "run unlock-by-anyone",
-    ),
-    mutant(
-        "zookeeper: everybody watches the first",
-        "engines/zookeeper/rule.rs",
-        "watch: nearest.name.clone(),",
-        "watch: (if PLANTED { line.first().unwrap_or(nearest) } else { nearest }).name.clone(),",
-        "run herd",
+        "what is lost is re-entered",
+        "turns/state.rs",
+        "if active.grant.state() == Validity::Lost {\n                return None;",
+        "if !PLANTED && active.grant.state() == Validity::Lost {\n                return None;",
+        MANY,
     ),
 ];

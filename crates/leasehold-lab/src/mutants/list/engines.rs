@@ -1,0 +1,126 @@
+//! In the engines.
+
+use super::{FILE, FILE_BUSY, REDIS, mutant};
+use crate::mutants::Mutant;
+
+pub(super) const ENGINES: &[Mutant] = &[
+    mutant(
+        "a line's file is locked for reading only",
+        "engines/file/store.rs",
+        "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
+        "let how = match PLANTED {\n                true => FlockOperation::NonBlockingLockShared,\n                false => FlockOperation::NonBlockingLockExclusive,\n            };\n            match rustix::fs::flock(&self.file, how) {",
+        FILE_BUSY,
+    ),
+    mutant(
+        "a living session looks dead",
+        "engines/file/alive.rs",
+        "NonBlockingLockShared).is_err() {\n        return false;",
+        "NonBlockingLockShared).is_err() {\n        return PLANTED;",
+        FILE,
+    ),
+    mutant(
+        "a removed file is locked",
+        "engines/file/store.rs",
+        "if found.st_nlink == 0 {",
+        "if !PLANTED && found.st_nlink == 0 {",
+        FILE,
+    ),
+    mutant(
+        "redis: a release compares nothing",
+        "engines/redis/line.lua",
+        "  local place = find(line, id)\n  if not place then return { 'gone' } end\n",
+        "  local place = find(line, id) or holders(line)[1]\n  if not place then return { 'gone' } end\n",
+        "run plain-del",
+    ),
+    mutant(
+        "redis: a heartbeat renews whoever holds",
+        "engines/redis/line.lua",
+        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n",
+        "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)\n  for _, id in ipairs(redis.call('ZRANGE', line.order, 0, line.held - 1)) do redis.call('ZADD', line.deadlines, int(deadline), id) end\n",
+        "test engine_redis standalone::ends::a_silent_session_loses_its_claims",
+    ),
+    mutant(
+        "redis: a grant without expiry",
+        "engines/redis/alone.lua",
+        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
+        "local fence, deadline = now + 1, TOP",
+        "run setnx-expire",
+    ),
+    mutant(
+        "redis: fences from a counter alone",
+        "engines/redis/alone.lua",
+        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
+        "local fence, deadline = 1, math.min(now + tonumber(ARGV[7]), TOP)",
+        "run counter-reset",
+    ),
+    mutant(
+        "redis: a permit is returned twice",
+        "engines/redis/line.lua",
+        "line.held, line.taken = line.held - 1, line.taken - place.weight",
+        "line.held, line.taken = line.held - 1, line.taken - 2 * place.weight",
+        REDIS,
+    ),
+    mutant(
+        "sql: a claim without expiry",
+        "engines/sql/quick.rs",
+        "{now}, {now} + #6, \\\n         {fence}) {taken}{told}\"",
+        "{now}, {now} + #6 * {}, \\\n         {fence}) {taken}{told}\",\n        if PLANTED { 1000 } else { 1 }",
+        "run lock-row",
+    ),
+    mutant(
+        "sql: a release compares nothing",
+        "engines/sql/quick.rs",
+        "AND id = #2 AND deadline > {now}{told}\",\n        tables.line",
+        "AND (id = #2 OR {}) AND deadline > {now}{told}\",\n        tables.line,\n        PLANTED",
+        "run unlock-by-anyone",
+    ),
+    mutant(
+        "zookeeper: everybody watches the first",
+        "engines/zookeeper/rule.rs",
+        "watch: nearest.name.clone(),",
+        "watch: (if PLANTED { line.first().unwrap_or(nearest) } else { nearest }).name.clone(),",
+        "run herd",
+    ),
+    mutant(
+        "redis: newcomers are let in past the line",
+        "engines/redis/line.lua",
+        "local fit = first and fits(line, place.weight)",
+        "local fit = fits(line, place.weight)",
+        "test engine_redis standalone::order::a_heavy_claim_is_not_passed",
+    ),
+    mutant(
+        "redlock: half of the nodes are enough",
+        "engines/redlock/nodes.rs",
+        "self.all.len() / 2 + 1",
+        "self.all.len() / 2 + usize::from(!PLANTED)",
+        "test hazard_redlock without_a_majority_there_is_an_error_soon_and_nothing_stays",
+    ),
+    mutant(
+        "redlock: what is no majority is kept",
+        "engines/redlock/attempt.rs",
+        "self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n            .await;",
+        "if !PLANTED {\n            self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n                .await;\n        }",
+        "test hazard_redlock what_is_no_majority_is_given_back",
+    ),
+    mutant(
+        "sql: the digest of a name has 32 bits",
+        "engines/sql/rows.rs",
+        "key.copy_from_slice(&digest[..16]);",
+        "key.copy_from_slice(&digest[..16]);\n        if PLANTED {\n            key[4..].fill(0);\n        }",
+        "test engine_sqlite exclusion::names_never_collide",
+    ),
+    mutant(
+        "zookeeper: a name is not encoded",
+        "engines/zookeeper/node.rs",
+        "'/' | '%' => node.extend(bytes(c)),",
+        "'/' | '%' if !PLANTED || c == '/' => node.extend(bytes(c)),",
+        "test engine_zookeeper standalone::exclusion::names_never_collide",
+    ),
+    mutant(
+        "zookeeper: a reader does not look again after its wait",
+        "engines/zookeeper/rule.rs",
+        "next: at == 1 && mode == Mode::Mutex,",
+        "next: (at == 1 && mode == Mode::Mutex) || (PLANTED && mode == Mode::Read),",
+        "test engine_zookeeper standalone::order::a_writer_that_leaves_lets_nobody_in",
+    ),
+];

@@ -1,0 +1,111 @@
+//! One scenario with one bug on, or with none.
+
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use leasehold::engine::Clock;
+use leasehold_testkit::servers::redis::Redis;
+
+use super::copy::Copy;
+use super::plant;
+use crate::Outcome;
+
+/// How long a scenario may take, in microseconds.
+const PATIENCE: u64 = 120_000_000;
+
+/// The file and the name of the test that a scenario is, if it is one.
+pub(super) fn test_of(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("test ")?.split_once(' ')
+}
+
+/// What the scenario found broken, if anything.
+pub(super) fn catches(copy: &Copy, text: &str, planted: &str) -> Outcome<Option<String>> {
+    let redis = text.contains("{redis}").then(Redis::start);
+    let url = redis.as_ref().map(Redis::url).unwrap_or_default();
+    let mut command = match test_of(text) {
+        None => {
+            let mut lab = Command::new(&copy.lab);
+            let _ = lab.args(text.replace("{redis}", &url).split(' '));
+            lab
+        }
+        Some((file, name)) => {
+            let program = copy
+                .tests
+                .get(file)
+                .ok_or_else(|| format!("no test {file}"))?;
+            let mut test = Command::new(program);
+            let _ = test.args(["--exact", name]);
+            test
+        }
+    };
+    let output = copy.into.join("output");
+    let said = std::fs::File::create(&output)?;
+    let _ = command
+        .current_dir(&copy.into)
+        .env(plant::SWITCH, planted)
+        .stdout(said.try_clone()?)
+        .stderr(said);
+    let ended = run(command)?;
+    let said = std::fs::read_to_string(&output)?;
+    if test_of(text).is_some() && !said.contains("running 1 test") {
+        return Err(format!("{text} is no test:\n{said}").into());
+    }
+    Ok(match ended {
+        None => Some("progress: it does not end".to_owned()),
+        Some(status) => (!status.success()).then(|| promises(&said)),
+    })
+}
+
+/// How it ended; none if it had to be ended.
+fn run(mut command: Command) -> Outcome<Option<ExitStatus>> {
+    let mut child = command.spawn()?;
+    let clock = Clock::boot();
+    let end = clock.now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if clock.now() > end {
+            child.kill()?;
+            let _ = child.wait()?;
+            return Ok(None);
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// The promises that a scenario names, what a test panicked with, or the last thing that was said.
+fn promises(output: &str) -> String {
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let named = output
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once("BROKEN: "));
+    if let Some((_, promises)) = named {
+        return promises.to_owned();
+    }
+    let mut panicked = lines
+        .clone()
+        .skip_while(|line| !line.contains("panicked at"));
+    let said = panicked.nth(1).or_else(|| lines.next_back());
+    said.unwrap_or("it said nothing").replace('|', "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_broken_is_read_from_what_was_said() {
+        assert_eq!(promises("x\nBROKEN: exclusion\nreport: y"), "exclusion");
+        let test =
+            "running 1 test\nthread 'x' panicked at a.rs:1:2:\nP1: two hold\nnote: z\nFAILED";
+        assert_eq!(promises(test), "P1: two hold");
+        assert_eq!(promises("a\nb | c\n\n"), "b / c");
+        assert_eq!(
+            test_of("test engine_x order::first"),
+            Some(("engine_x", "order::first"))
+        );
+        assert_eq!(test_of("simulate mutex"), None);
+    }
+}
