@@ -42,15 +42,15 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "redis: a grant without expiry",
         "engines/redis/alone.lua",
-        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
-        "local fence, deadline = now + 1, TOP",
+        "    local expiry = expiry_of(now + math.max(lease, BLOCK + 1))\n    if",
+        "    local expiry = TOP\n    text = string.gsub(text, ' ' .. ARGV[7] .. ' ', ' 999999999999999 ', 1)\n    if",
         "run setnx-expire",
     ),
     mutant(
         "redis: fences from a counter alone",
         "engines/redis/alone.lua",
-        "local fence, deadline = now + 1, math.min(now + tonumber(ARGV[7]), TOP)",
-        "local fence, deadline = 1, math.min(now + tonumber(ARGV[7]), TOP)",
+        "return ARGV[2] .. ' held ' .. int(now + 1) .. ' 0'",
+        "return ARGV[2] .. ' held 1 0'",
         "run counter-reset",
     ),
     mutant(
