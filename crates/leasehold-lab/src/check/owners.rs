@@ -14,7 +14,7 @@ pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
     let mut outer: Option<Hold> = None;
     for hold in owned {
         match &mut outer {
-            Some(outer) if outer.owner == hold.owner && hold.got < outer.end => {
+            Some(outer) if outer.owner == hold.owner && is_inside(&hold, outer) => {
                 if outer.fence != hold.fence {
                     let outer = *outer;
                     verdict.broke(Promise::Reentrancy, hold.name, hold.got, |verdict| {
@@ -34,4 +34,10 @@ pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
     all.extend(outer);
     all.sort_by_key(|hold| (hold.fence, hold.got));
     all
+}
+
+/// Whether it was answered while the outer one was held. Of what happened at one instant the fence tells: who has the same
+/// re-entered before the end.
+fn is_inside(hold: &Hold, outer: &Hold) -> bool {
+    hold.got < outer.end || (hold.got == outer.end && hold.fence == outer.fence)
 }

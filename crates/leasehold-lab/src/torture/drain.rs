@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::engine::Query;
+use leasehold::{Client, Guard};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::locks::{NAMES, take_whole};
+use super::locks::{Kind, NAMES, take_whole};
 use super::run::Run;
 use super::workers::Worker;
 use crate::Outcome;
@@ -25,8 +26,9 @@ pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
     let shared = run.client.guarantees().shared;
     let names = NAMES.iter().filter(|(_, kind)| shared || !kind.shares());
     for (name, kind) in names.copied() {
-        match timeout(settle, take_whole(&run.client, name, kind)).await {
-            Ok(guard) => drop(guard?.release().await?),
+        match timeout(settle, take_surely(&run.client, name, kind)).await {
+            // Of a release whose answer is late the reaper takes care; what is left then is seen below.
+            Ok(guard) => drop(guard?.release().await),
             Err(_) => left(run, name, 1),
         }
     }
@@ -43,6 +45,16 @@ pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
     run.gate.note_counts(&run.log);
     let _ = run.client.shutdown(Duration::from_secs(5)).await?;
     Ok(())
+}
+
+/// Asks again if an answer was late, as it may be on a slow machine.
+async fn take_surely(client: &Client, name: &str, kind: Kind) -> leasehold::Result<Guard> {
+    loop {
+        match take_whole(client, name, kind).await {
+            Err(error) if error.may_have_happened() => sleep(Duration::from_millis(5)).await,
+            taken => return taken,
+        }
+    }
 }
 
 fn left(run: &Run<'_>, name: &str, count: u64) {

@@ -143,6 +143,29 @@ fn a_guard_ends_on_its_own_clock_while_its_process_stands_still() {
     );
 }
 
+/// A lock that is taken away in the instant in which it is re-entered.
+#[test]
+fn who_re_enters_at_the_end_was_inside() {
+    let taken = |t| {
+        let (name, fence, since) = ("x".into(), 7, t);
+        record(t, "lab", 0, What::Taken { name, fence, since })
+    };
+    let enters = |op, t| {
+        vec![
+            record(t, "a", op, call(1, 1, 5)),
+            record(t, "a", op, granted(7, 900)),
+        ]
+    };
+    let at = |again| [enters(1, 20), enters(2, again), vec![taken(20)]].concat();
+    assert_broken(at(20), &[]);
+    let late = [
+        enters(1, 20),
+        vec![record(30, "a", 1, What::Release)],
+        enters(2, 31),
+    ];
+    assert_broken(late.concat(), &[Promise::FenceOrder]);
+}
+
 #[test]
 fn who_re_enters_keeps_his_fence() {
     let enter = |op, t, fence| {
