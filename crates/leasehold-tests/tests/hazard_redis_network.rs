@@ -210,6 +210,10 @@ async fn a_grant_that_is_not_heard_is_found_by_the_next_heartbeat() {
 
 /// A process that stands still while the server is asked whether it is there does not take that for silence.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process stands still: nothing of it runs meanwhile"
+)]
 fn a_process_that_stood_still_keeps_its_connection() {
     let server = Redis::start();
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -13,12 +13,11 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
     let possible = Possible::new(holds);
     for hold in holds.iter().filter(|hold| hold.answer == Answer::Busy) {
         // Whoever waited is in the sum already.
-        let own = if hold.waits {
-            0
-        } else {
-            u64::from(hold.weight)
+        let (own, counted) = match hold.waits {
+            true => (0, on_its_way(hold)),
+            false => (u64::from(hold.weight), 0),
         };
-        if possible.most(hold.call, hold.got) + own <= u64::from(hold.capacity) {
+        if possible.most(hold.call, hold.got) + own <= u64::from(hold.capacity) + counted {
             verdict.broke(Promise::ToldOutcome, hold.name, hold.got, |verdict| {
                 format!(
                     "{} was told busy, and nobody can have been in its way",
@@ -26,6 +25,15 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
                 )
             });
         }
+    }
+}
+
+/// What a request takes besides its weight until it is answered. An engine may take several permits one after the
+/// other; until it has them all, whoever asks for them is in line, and nobody passes.
+fn on_its_way(hold: &Hold) -> u64 {
+    match hold.weight {
+        0 | 1 => 0,
+        _ => u64::from(hold.capacity),
     }
 }
 
@@ -47,12 +55,9 @@ impl Possible {
             // Who waited stood in line, whatever came of it: also one whose place ended and whose next request failed.
             Answer::Busy | Answer::Failed => hold.waits,
         };
-        let column = |of: fn(&Hold) -> Micros| {
-            let mut column: Vec<_> = holds
-                .iter()
-                .filter(counts)
-                .map(|hold| (of(hold), u64::from(hold.weight)))
-                .collect();
+        let column = |of: fn(&Hold) -> [(Micros, u64); 2]| {
+            let mut column: Vec<_> = holds.iter().filter(counts).flat_map(of).collect();
+            column.retain(|(_, weight)| *weight > 0);
             column.sort_unstable();
             let mut sum = 0;
             let mut sums = vec![0];
@@ -62,8 +67,18 @@ impl Possible {
             }));
             (column.into_iter().map(|(t, _)| t).collect::<Vec<_>>(), sums)
         };
-        let (starts, started) = column(|hold| hold.call);
-        let (ends, ended) = column(|hold| hold.free);
+        let (starts, started) = column(|hold| {
+            [
+                (hold.call, hold.weight.into()),
+                (hold.call, on_its_way(hold)),
+            ]
+        });
+        let (ends, ended) = column(|hold| {
+            [
+                (hold.free, hold.weight.into()),
+                (hold.got, on_its_way(hold)),
+            ]
+        });
         let mut this = Self {
             starts,
             started,

@@ -16,11 +16,14 @@ pub(crate) fn busy_for_nothing(holds: &[Hold]) -> u64 {
                 .iter()
                 .filter(|hold| hold.op != busy.op)
                 .filter(possible);
-            let taken: u64 = others
-                .filter(|hold| hold.call <= t && t <= hold.free)
-                .map(|hold| u64::from(hold.weight))
-                .sum();
-            taken + u64::from(busy.weight) <= u64::from(busy.capacity)
+            let others = others.filter(|hold| hold.call <= t);
+            let taken = others.map(|hold| {
+                let held = if t <= hold.free { hold.weight } else { 0 };
+                // Several permits may be taken one after the other.
+                let line = hold.weight > 1 && t <= hold.got;
+                u64::from(held) + u64::from(if line { hold.capacity } else { 0 })
+            });
+            taken.sum::<u64>() + u64::from(busy.weight) <= u64::from(busy.capacity)
         })
     };
     holds

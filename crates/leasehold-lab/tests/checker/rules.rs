@@ -291,6 +291,28 @@ fn busy_is_told_only_if_somebody_is_there() {
     assert_broken([held(), tries(60), stood].concat(), &[]);
 }
 
+#[test]
+fn nobody_passes_who_is_about_to_get_several() {
+    let tries = |t: u64| {
+        let one = What::Call(Call {
+            name: "x".into(),
+            weight: 1,
+            capacity: 3,
+            waits: false,
+            lease: 1_000,
+            owner: 0,
+        });
+        vec![record(t, "b", 1, one), record(t + 1, "b", 1, What::Busy)]
+    };
+    let two = || {
+        let mut two = hold("a", 1, [10, 20, 30, 40], 1);
+        two[0] = record(10, "a", 1, call(2, 3, 0));
+        two
+    };
+    assert_broken([two(), tries(15)].concat(), &[]);
+    assert_broken([two(), tries(25)].concat(), &[Promise::ToldOutcome]);
+}
+
 fn effect(t: u64, by: &str, fence: u64, accepted: bool) -> Record {
     record(
         t,
