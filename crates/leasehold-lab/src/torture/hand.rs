@@ -84,8 +84,11 @@ impl Hand {
         if kind == Kind::Reentrant && self.random.one_in(2) {
             // Now and then so late that the lock may be lost by then: what is lost is not re-entered.
             if self.random.one_in(2) {
-                tokio::time::sleep(self.some(self.lease * 2)).await;
-                self.note_until(op, &guard);
+                let end = self.log.now() + self.some(self.lease * 2).as_micros() as u64;
+                while self.log.now() < end {
+                    tokio::time::sleep(self.rest).await;
+                    self.note_until(op, &guard);
+                }
             }
             let inner = self.ask(kind, &call).await?;
             if let Some((op, guard)) = inner {
