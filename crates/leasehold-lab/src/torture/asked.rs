@@ -1,5 +1,7 @@
 //! What is asked of an engine in a run: what it promises under the faults that are made.
 
+use std::collections::HashSet;
+
 use leasehold::engine::{Guarantees, Micros, Verdict};
 
 use super::Plan;
@@ -46,17 +48,27 @@ impl Asked {
     }
 
     /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all the
-    /// same.
+    /// same. Who re-enters what it still has after the fault gets nothing new.
     pub(super) fn excuse(&self, history: &mut History, records: &[Record]) {
         let words = |kind: &FaultKind| [kind.word().to_owned(), unasked(*kind)];
         let words = self.lossy.iter().flat_map(words);
         for (on, off) in words.flat_map(|word| times(records, &word)) {
+            let mut ended = HashSet::new();
             for hold in &mut history.holds {
                 let held = hold.answer == Answer::Granted && hold.got <= off && hold.end > on;
                 match held {
                     true if hold.got > on => hold.answer = Answer::Unknown,
-                    true => hold.end = on,
+                    true => {
+                        hold.end = on;
+                        let _ = ended.insert((hold.name, hold.owner, hold.fence));
+                    }
                     false => {}
+                }
+            }
+            for hold in &mut history.holds {
+                let again = ended.contains(&(hold.name, hold.owner, hold.fence));
+                if hold.owner != 0 && again && hold.got > on {
+                    hold.answer = Answer::Unknown;
                 }
             }
         }
@@ -204,6 +216,22 @@ mod tests {
         let mut history = assemble(records.clone()).unwrap();
         asked.excuse(&mut history, &records);
         judge(&history, &asked.bounds, &Demands::default()).promises()
+    }
+
+    #[test]
+    fn who_re_enters_after_the_fault_holds_what_it_held() {
+        let mut records = two("server-kill", 5);
+        records.retain(|record| record.what != What::Lost);
+        for record in &mut records {
+            if let What::Call(call) = &mut record.what {
+                call.owner = 7;
+            }
+        }
+        let asked = asked("redis", "redis://h");
+        let mut history = assemble(records.clone()).unwrap();
+        asked.excuse(&mut history, &records);
+        let verdict = judge(&history, &asked.bounds, &Demands::default());
+        assert_eq!(verdict.promises(), []);
     }
 
     #[test]
