@@ -35,7 +35,7 @@ async fn a_minority_gives_nothing_and_is_told() {
     others.iter().for_each(|member| member.pause());
     let _ = soon("lost", guard.lost()).await;
     let took = Duration::from_micros(clock.now() - before);
-    assert!(took <= LEASE, "told after {took:?}");
+    assert!(took <= LEASE * 5 / 4, "told after {took:?}");
     others.iter().for_each(|member| member.resume());
     until("it works again", async || {
         match ours.mutex("q").lock_within(LEASE).await {

@@ -44,7 +44,7 @@ async fn a_frozen_server_is_not_trusted() {
     let _ = soon("lost", guard.lost()).await;
     let took = Duration::from_micros(clock.now() - before);
     server.resume();
-    assert!(took <= LEASE, "told after {took:?}");
+    assert!(took <= LEASE * 5 / 4, "told after {took:?}");
     let again = soon("again", ours.mutex("f").lock()).await;
     assert!(again.expect("locked").fence() > guard.fence());
 }
