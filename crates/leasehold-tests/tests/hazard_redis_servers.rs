@@ -72,7 +72,8 @@ async fn a_grant_that_all_replicas_have_survives_a_failover() {
         client(&url, lease).await,
         client(&servers.url(), lease).await,
     );
-    let guard = a.mutex(&name).lock().await.expect("free");
+    // A replica may be late on a busy machine; then nothing is granted.
+    let guard = lock_again(&s, &a, &name).await;
     let old = servers.nodes[0].port;
     servers.nodes[0].kill();
     new_master(&s, &servers, old).await;
