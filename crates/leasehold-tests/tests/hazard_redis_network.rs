@@ -208,6 +208,9 @@ async fn a_grant_that_is_not_heard_is_found_by_the_next_heartbeat() {
     granted.check().expect("ours");
 }
 
+/// Longer than a server may take to answer.
+const STANDS_STILL: Duration = Duration::from_millis(1_500);
+
 /// A process that stands still while the server is asked whether it is there does not take that for silence.
 #[test]
 #[expect(
@@ -215,18 +218,24 @@ async fn a_grant_that_is_not_heard_is_found_by_the_next_heartbeat() {
     reason = "the process stands still: nothing of it runs meanwhile"
 )]
 fn a_process_that_stood_still_keeps_its_connection() {
-    let server = Redis::start();
+    let proxy = Proxy::before(server().port);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a runtime");
-    let client = runtime.block_on(leasehold::connect(&server.url()));
-    let client = client.expect("connected");
-    let pair = async || client.mutex("still").lock().await?.release().await;
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let client = runtime.block_on(leasehold::connect(&url));
+    let (client, name) = (client.expect("connected"), fresh_name());
+    let pair = async || client.mutex(&name).lock().await?.release().await;
     let _ = runtime.block_on(pair()).expect("a lock");
-    server.pause(true);
-    // A second after it was used, the connection is looked after, and the question is on its way.
-    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1_400)).await });
-    server.pause(false);
-    std::thread::sleep(Duration::from_millis(1_500));
+    proxy.set(Way::ToClient, Fate::Hold);
+    let sent = proxy.passed(Way::ToServer);
+    runtime.block_on(subject().eventually("the server is asked", async || {
+        match proxy.passed(Way::ToServer) {
+            passed if passed > sent => Ok(()),
+            passed => Err(format!("{passed} messages")),
+        }
+    }));
+    proxy.set(Way::ToClient, Fate::Pass);
+    std::thread::sleep(STANDS_STILL);
     let _ = runtime
         .block_on(pair())
         .expect("the connection is as it was");
