@@ -6,3 +6,4 @@ mod metamorphic;
 mod naive;
 mod rules;
 mod search;
+mod waiting;

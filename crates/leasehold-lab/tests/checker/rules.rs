@@ -3,12 +3,12 @@
 use leasehold_lab::check::{Bounds, Demands, Promise, Verdict, judge};
 use leasehold_lab::history::{Call, Record, What, assemble};
 
-fn record(t: u64, who: &str, op: u64, what: What) -> Record {
+pub(super) fn record(t: u64, who: &str, op: u64, what: What) -> Record {
     let who = who.to_owned();
     Record { t, who, op, what }
 }
 
-fn call(weight: u32, capacity: u32, owner: u64) -> What {
+pub(super) fn call(weight: u32, capacity: u32, owner: u64) -> What {
     What::Call(Call {
         name: "x".into(),
         weight,
@@ -24,7 +24,7 @@ fn granted(fence: u64, until: u64) -> What {
 }
 
 /// One whole hold.
-fn hold(who: &str, op: u64, times: [u64; 4], fence: u64) -> Vec<Record> {
+pub(super) fn hold(who: &str, op: u64, times: [u64; 4], fence: u64) -> Vec<Record> {
     let [t, got, release, free] = times;
     vec![
         record(t, who, op, call(1, 1, 0)),
@@ -51,7 +51,7 @@ fn verdict(records: Vec<Record>) -> Verdict {
     judge(&assemble(records).unwrap(), &bounds, &Demands::default())
 }
 
-fn assert_broken(records: Vec<Record>, promises: &[Promise]) {
+pub(super) fn assert_broken(records: Vec<Record>, promises: &[Promise]) {
     let verdict = verdict(records);
     assert_eq!(verdict.promises(), promises, "{verdict}");
 }
@@ -264,55 +264,6 @@ fn an_overlap_within_its_bound_and_beyond() {
     assert_eq!(verdict(10).promises(), []);
 }
 
-#[test]
-fn busy_is_told_only_if_somebody_is_there() {
-    let tries = |t: u64| {
-        let call = Call {
-            name: "x".into(),
-            weight: 1,
-            capacity: 1,
-            waits: false,
-            lease: 1_000,
-            owner: 0,
-        };
-        vec![
-            record(t, "b", 1, What::Call(call)),
-            record(t + 1, "b", 1, What::Busy),
-        ]
-    };
-    let held = || hold("a", 1, [10, 20, 30, 40], 1);
-    assert_broken([held(), tries(25)].concat(), &[]);
-    assert_broken([held(), tries(60)].concat(), &[Promise::ToldOutcome]);
-    // Somebody stood in line, and failed later.
-    let stood = vec![
-        record(50, "c", 1, call(1, 1, 0)),
-        record(70, "c", 1, What::Failed { perhaps: false }),
-    ];
-    assert_broken([held(), tries(60), stood].concat(), &[]);
-}
-
-#[test]
-fn nobody_passes_who_is_about_to_get_several() {
-    let tries = |t: u64| {
-        let one = What::Call(Call {
-            name: "x".into(),
-            weight: 1,
-            capacity: 3,
-            waits: false,
-            lease: 1_000,
-            owner: 0,
-        });
-        vec![record(t, "b", 1, one), record(t + 1, "b", 1, What::Busy)]
-    };
-    let two = || {
-        let mut two = hold("a", 1, [10, 20, 30, 40], 1);
-        two[0] = record(10, "a", 1, call(2, 3, 0));
-        two
-    };
-    assert_broken([two(), tries(15)].concat(), &[]);
-    assert_broken([two(), tries(25)].concat(), &[Promise::ToldOutcome]);
-}
-
 fn effect(t: u64, by: &str, fence: u64, accepted: bool) -> Record {
     record(
         t,
@@ -385,91 +336,6 @@ fn taken_away_and_told_or_not() {
     assert_broken([taken(50, false), next()].concat(), &[]);
     assert_broken([taken(200, false), next()].concat(), &[Promise::ToldLoss]);
     assert_broken([taken(50, true), next()].concat(), &[Promise::ToldOutcome]);
-}
-
-#[test]
-fn a_free_lock_keeps_somebody_waiting() {
-    assert_broken(
-        [
-            hold("a", 1, [10, 20, 30, 40], 1),
-            hold("b", 1, [11, 500, 510, 520], 2),
-        ]
-        .concat(),
-        &[],
-    );
-    assert_broken(
-        [
-            hold("a", 1, [10, 20, 30, 40], 1),
-            hold("b", 1, [11, 600, 610, 620], 2),
-        ]
-        .concat(),
-        &[Promise::Progress],
-    );
-    // Never answered at all.
-    let waits = vec![
-        record(50, "b", 1, call(1, 1, 0)),
-        record(
-            900,
-            "c",
-            0,
-            What::Fault {
-                fault: "none".into(),
-                on: true,
-            },
-        ),
-    ];
-    assert_broken(
-        [hold("a", 1, [10, 20, 30, 40], 1), waits].concat(),
-        &[Promise::Progress],
-    );
-    let left = record(
-        50,
-        "lab",
-        0,
-        What::Left {
-            name: "x".into(),
-            count: 1,
-        },
-    );
-    assert_broken(vec![left], &[Promise::Progress]);
-}
-
-/// Who is cut off while it waits may hold without knowing, lose that, join again and fail.
-#[test]
-fn who_was_cut_off_in_line_may_have_held() {
-    let with = |cut: Vec<Record>| {
-        let waited = vec![
-            record(35, "c", 1, call(1, 1, 0)),
-            record(590, "c", 1, What::Failed { perhaps: false }),
-        ];
-        let others = [
-            hold("a", 1, [10, 20, 30, 40], 1),
-            hold("b", 1, [11, 600, 610, 620], 2),
-        ];
-        [others.concat(), waited, cut].concat()
-    };
-    let cut = vec![
-        record(38, "lab", 0, What::Paused("c".into())),
-        record(400, "lab", 0, What::Resumed("c".into())),
-    ];
-    assert_broken(with(cut), &[]);
-    assert_broken(with(Vec::new()), &[Promise::Progress]);
-}
-
-#[test]
-fn overtaken_in_line() {
-    let queued = |t| vec![record(t, "b", 1, What::Queued)];
-    let three = |times| {
-        [
-            hold("a", 1, [10, 20, 30, 40], 1),
-            hold("b", 1, [12, 80, 90, 95], 3),
-            queued(15),
-            hold("c", 1, times, 2),
-        ]
-        .concat()
-    };
-    assert_broken(three([14, 45, 60, 70]), &[]);
-    assert_broken(three([16, 45, 60, 70]), &[Promise::Overtaking]);
 }
 
 #[test]
