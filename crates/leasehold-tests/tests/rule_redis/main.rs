@@ -18,6 +18,8 @@ use crate::sequence::sequence;
 const SCRIPT: &str = concat!(
     include_str!("../../../leasehold/src/engines/redis/alone.lua"),
     "\n",
+    include_str!("../../../leasehold/src/engines/redis/crowd.lua"),
+    "\n",
     include_str!("../../../leasehold/src/engines/redis/line.lua"),
 );
 
@@ -31,9 +33,8 @@ const KEY: &str = "t:{00}:x";
 
 /// The script as a function of the time and of where to put messages, run on a list of operations.
 fn harness() -> String {
-    let published = "redis.pcall(verb, channel, table.concat(posts[channel], '\\n'))";
-    let collected =
-        "PUBLISHED[#PUBLISHED + 1] = channel .. '\\n' .. table.concat(posts[channel], '\\n')";
+    let published = "redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)";
+    let collected = "PUBLISHED[#PUBLISHED + 1] = channel .. '\\n' .. message";
     for part in ["redis.call('TIME')", published] {
         assert_eq!(
             SCRIPT.matches(part).count(),
@@ -54,8 +55,9 @@ fn harness() -> String {
            if type(answer) == 'string' then
              local said = {}
              for word in string.gmatch(answer, '%S+') do said[#said + 1] = word end
-             if said[4] then said[4] = tonumber(said[4]) end
              table.remove(said, 1)
+             local number = said[1] == 'waiting' and 2 or 3
+             if said[number] then said[number] = tonumber(said[number]) end
              answer = { 'm', said }
            end
            results[i] = { answer[2], published }

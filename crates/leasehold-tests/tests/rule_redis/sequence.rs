@@ -211,7 +211,7 @@ impl Sequence {
         let fields_expected = match expected {
             "" => 0,
             ":" => usize::from(self.line.is_idle()),
-            _ => 8 + 2 * self.line.places().len(),
+            _ => 1 + self.line.places().len(),
         };
         assert_eq!(fields, fields_expected, "{context}");
         assert!(

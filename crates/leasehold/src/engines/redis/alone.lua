@@ -4,9 +4,8 @@
 --   string  ID granted heard lease weight capacity session, and who asks on the lines after the first; the moments as
 --           the server tells them, seconds and microseconds. The fence is the moment of the grant and one.
 -- and as soon as somebody else asks, in the same slot:
---   PREFIX{BUCKET}:NAME  hash   c capacity, l last fence, t weight taken, h holders, w waiters, q arrivals, x expiry,
---                               e no claim ends before; per claim  =ID  weight lease since arrival fence session
---                               and  @ID  who asks
+--   PREFIX{BUCKET}:NAME  hash   n the numbers of the line, as LINE says; per claim  =ID  those of the claim, as CLAIM
+--                               says, its session and who asks. Packed, because reading words costs more than the rest
 --   PREFIX{BUCKET}wNAME  zset   claims in order of arrival: the first h of them hold, the others wait
 --   PREFIX{BUCKET}dNAME  zset   claims by deadline
 -- Times are microseconds of the server's clock; every number stays below 2^53.
@@ -15,6 +14,10 @@
 
 local BLOCK = 256
 local TOP = 9007199254740991
+-- capacity, last fence, weight taken, holders, waiters, arrivals, expiry, no claim ends before
+local LINE = '<dddddddd'
+-- weight, lease, since, arrival, fence, session
+local CLAIM = '<ddddds'
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -54,7 +57,7 @@ end
 local function put_away(key, last)
   redis.call('DEL', key)
   if last >= now then
-    redis.call('HSET', key, 'l', int(last))
+    redis.call('HSET', key, 'n', struct.pack(LINE, 0, last, 0, 0, 0, 0, 0, 0))
     redis.call('PEXPIREAT', key, at(last))
   end
 end

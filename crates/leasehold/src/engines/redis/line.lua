@@ -1,14 +1,10 @@
--- What is left once `alone.lua` has had its turn: lines that somebody else has asked for.
-
-local PLACE = '%d %d %d %d %d %s'
+-- What is left once `alone.lua` and `crowd.lua` have had their turn.
 
 local posts, channels = {}, {}
 
--- How a session listens is the first letter of its name: s for sharded channels, p for plain ones.
-local function post(line, session, message)
-  local box = string.match(session, '^[^.]*')
-  local channel = line.plain .. '!' .. box
-  if string.sub(box, 1, 1) == 's' then channel = line.tag .. '!' .. box end
+-- What is told to one process goes in one message.
+local function post(key, session, message)
+  local channel = channel_of(key, session)
   if not posts[channel] then
     posts[channel] = {}
     channels[#channels + 1] = channel
@@ -16,34 +12,21 @@ local function post(line, session, message)
   table.insert(posts[channel], message)
 end
 
-local function publish()
-  for _, channel in ipairs(channels) do
-    local verb = 'PUBLISH'
-    if string.find(channel, '{', 1, true) then verb = 'SPUBLISH' end
-    -- A message that cannot be sent is repaired by the next heartbeat; the change itself is made.
-    redis.pcall(verb, channel, table.concat(posts[channel], '\n'))
-  end
-end
-
 local function parse(id, text)
-  local weight, lease, since, arrival, fence, session =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local weight, lease, since, arrival, fence, session, rest = struct.unpack(CLAIM, text)
   return {
-    id = id, weight = tonumber(weight), lease = tonumber(lease), since = tonumber(since),
-    arrival = tonumber(arrival), fence = tonumber(fence), session = session,
+    id = id, weight = weight, lease = lease, since = since, arrival = arrival, fence = fence, session = session,
+    who = string.sub(text, rest),
   }
 end
 
--- The keys beside a line's own.
-local function beside(key)
-  local close = string.find(key, '}', 1, true)
-  local tag, name = string.sub(key, 1, close), string.sub(key, close + 2)
-  return tag, tag .. 'w' .. name, tag .. 'd' .. name
+local function packed(place)
+  return struct.pack(CLAIM, place.weight, place.lease, place.since, place.arrival, place.fence, place.session) .. place.who
 end
 
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
-  local _, order, deadlines = beside(key)
+  local order, deadlines = beside(key)
   local id, fence, deadline = read(texts[key])
   local lease, weight, capacity, session, who =
     string.match(texts[key], '^%S+ %d+ %d+ %d+ %d+ (%d+) (%d+) (%d+) (%S+)\n(.*)$')
@@ -53,33 +36,22 @@ local function unfold(key, asker)
   redis.call('ZADD', order, '1', id)
   redis.call('ZADD', deadlines, int(deadline), id)
   redis.call('DEL', key)
-  redis.call('HSET', key, 'c', capacity, 'l', int(fence + BLOCK - 1), 't', weight, 'h', '1', 'w', '0', 'q', '1',
-    'x', int(expiry), 'e', int(deadline), '@' .. id, who, '=' .. id,
-    string.format(PLACE, weight, lease, fence - 1, 1, fence, session))
+  redis.call('HSET', key,
+    'n', struct.pack(LINE, capacity, fence + BLOCK - 1, weight, 1, 0, 1, expiry, deadline),
+    '=' .. id, struct.pack(CLAIM, weight, lease, fence - 1, 1, fence, session) .. who)
   for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(expiry)) end
   texts[key] = false
 end
 
 local function load(key, id)
-  local open = string.find(key, '{', 1, true)
-  local tag, order, deadlines = beside(key)
-  local found = redis.call('HMGET', key, 'c', 'l', 't', 'h', 'w', 'q', 'x', 'e', '=' .. id)
-  return {
-    key = key, tag = tag, plain = string.sub(key, 1, open - 1), order = order, deadlines = deadlines,
-    capacity = tonumber(found[1] or 0), last = tonumber(found[2] or 0), taken = tonumber(found[3] or 0),
-    held = tonumber(found[4] or 0), waiting = tonumber(found[5] or 0), arrivals = tonumber(found[6] or 0),
-    expiry = tonumber(found[7] or 0), earliest = tonumber(found[8] or 0), longest = 0, changed = false, moved = false,
-    -- Claims as they are by now, false for those that are gone; those to be written, and what else is.
-    places = { [id] = found[9] and parse(id, found[9]) }, written = {}, fields = {},
-    found = found,
-  }
-end
-
--- A number of the line, if it is not what was found.
-local function note(line, at, name, number)
-  if line.found[at] and tonumber(line.found[at]) == number then return end
-  line.fields[#line.fields + 1] = name
-  line.fields[#line.fields + 1] = int(number)
+  local order, deadlines = beside(key)
+  local found = redis.call('HMGET', key, 'n', '=' .. id)
+  local line = { key = key, order = order, deadlines = deadlines, longest = 0, changed = false, moved = false }
+  -- Claims as they are by now, false for those that are gone; and those to be written.
+  line.places, line.written = { [id] = found[2] and parse(id, found[2]) }, {}
+  line.capacity, line.last, line.taken, line.held, line.waiting, line.arrivals, line.expiry, line.earliest =
+    struct.unpack(LINE, found[1] or struct.pack(LINE, 0, 0, 0, 0, 0, 0, 0, 0))
+  return line
 end
 
 local function expire(line)
@@ -97,19 +69,13 @@ local function save(line)
   end
   expire(line)
   if line.changed or line.moved then
-    note(line, 1, 'c', line.capacity)
-    note(line, 2, 'l', line.last)
-    note(line, 3, 't', line.taken)
-    note(line, 4, 'h', line.held)
-    note(line, 5, 'w', line.waiting)
-    note(line, 6, 'q', line.arrivals)
-    note(line, 7, 'x', line.expiry)
-    note(line, 8, 'e', line.earliest)
-    local fields = line.fields
+    local fields = {
+      'n', struct.pack(LINE, line.capacity, line.last, line.taken, line.held, line.waiting, line.arrivals, line.expiry,
+        line.earliest),
+    }
     for id, place in pairs(line.written) do
       fields[#fields + 1] = '=' .. id
-      fields[#fields + 1] = string.format(PLACE, place.weight, place.lease, place.since, place.arrival, place.fence,
-        place.session)
+      fields[#fields + 1] = packed(place)
       if #fields > 1000 then
         redis.call('HSET', line.key, unpack(fields))
         fields = {}
@@ -144,7 +110,7 @@ local function wanted(line)
 end
 
 local function told(line, place, what, rest)
-  post(line, place.session, what .. ' ' .. place.id .. ' ' .. place.session .. (rest or ''))
+  post(line.key, place.session, what .. ' ' .. place.id .. ' ' .. place.session .. (rest or ''))
 end
 
 local function granted(line, place)
@@ -171,17 +137,13 @@ end
 local function remove(line, place)
   redis.call('ZREM', line.order, place.id)
   redis.call('ZREM', line.deadlines, place.id)
-  redis.call('HDEL', line.key, '=' .. place.id, '@' .. place.id)
+  redis.call('HDEL', line.key, '=' .. place.id)
   if place.fence > 0 then
     line.held, line.taken = line.held - 1, line.taken - place.weight
   else
     line.waiting = line.waiting - 1
   end
   line.places[place.id], line.written[place.id], line.changed = false, nil, true
-end
-
-local function last_before(blocks)
-  return TOP - blocks * BLOCK
 end
 
 -- Grants to a claim at the front. The deadline does not move: only its own session moves it.
@@ -261,7 +223,7 @@ local function standing(line, place, ahead)
   return { 'waiting', ahead, int(math.max(look_again(line, ahead) - now, 0)) }
 end
 
-local function join(line, place, waits, who)
+local function join(line, place, waits)
   line.capacity = place.capacity
   local ahead = line.held + line.waiting
   local first = line.waiting == 0
@@ -278,7 +240,6 @@ local function join(line, place, waits, who)
   place.arrival = line.arrivals
   redis.call('ZADD', line.order, int(place.arrival), place.id)
   redis.call('ZADD', line.deadlines, int(deadline), place.id)
-  line.fields = { '@' .. place.id, who }
   if fit then
     grant(line, place, 1)
   else
@@ -307,7 +268,7 @@ local operations = {}
 function operations.claim(line, id, session, weight, capacity, lease, waits, who)
   local asked = {
     id = id, session = session, weight = tonumber(weight), capacity = tonumber(capacity), lease = tonumber(lease),
-    since = now, fence = 0,
+    since = now, fence = 0, who = who,
   }
   sweep(line, id)
   if asked.weight == 0 or asked.weight > asked.capacity then return { 'weight' } end
@@ -315,7 +276,7 @@ function operations.claim(line, id, session, weight, capacity, lease, waits, who
   local place = find(line, id)
   if place then return again(line, place, asked) end
   if math.max(line.last, now) > last_before(line.waiting + 1) then return { 'fences' } end
-  return join(line, asked, waits == '1', who)
+  return join(line, asked, waits == '1')
 end
 
 -- beat: id
@@ -359,8 +320,7 @@ function operations.look(line)
   for _, id in ipairs(redis.call('ZRANGE', line.order, 0, -1)) do
     local place, deadline = find(line, id), deadline_of(line, id)
     if deadline > now then
-      answer[#answer + 1] = { int(place.weight), int(place.since), int(deadline), int(place.fence),
-        redis.call('HGET', line.key, '@' .. id) }
+      answer[#answer + 1] = { int(place.weight), int(place.since), int(deadline), int(place.fence), place.who }
     end
   end
   return answer
@@ -380,5 +340,5 @@ for i, key in ipairs(KEYS) do
     save(line)
   end
 end
-publish()
+for _, channel in ipairs(channels) do publish(channel, table.concat(posts[channel], '\n')) end
 return answers

@@ -12,7 +12,13 @@ use crate::fence::{FENCE_BLOCK, Fence};
 use crate::line::Refusal;
 
 /// The rule of a line, as the server runs it: what is common first.
-const TEXT: &str = concat!(include_str!("alone.lua"), "\n", include_str!("line.lua"));
+const TEXT: &str = concat!(
+    include_str!("alone.lua"),
+    "\n",
+    include_str!("crowd.lua"),
+    "\n",
+    include_str!("line.lua")
+);
 
 /// Loads the script; the answer is the digest it is called by.
 pub(super) fn load() -> Call {
