@@ -49,6 +49,20 @@ impl Row {
         }
     }
 
+    /// One by the other, to compare with: no goal.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn read(name: &str, unit: &str, duel: &Duel) -> Self {
+        let (ours, peer) = (
+            amount(duel.ours.median, unit),
+            amount(duel.peer.median, unit),
+        );
+        let figure = format!("{}x", duel.ratio);
+        Self {
+            figure,
+            ..Self::note(name, ours, peer)
+        }
+    }
+
     /// A figure of its own against a goal.
     pub(crate) fn alone(name: &str, unit: &str, ours: Spread, goal: Goal) -> Self {
         Self {

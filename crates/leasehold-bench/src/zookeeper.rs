@@ -8,6 +8,7 @@ use leasehold_testkit::peers::{java, python};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::zookeeper::ZooKeeper;
 use tokio::task::JoinSet;
+use zookeeper_client::{Acls, CreateMode};
 
 use crate::Settings;
 use crate::measure::{Outcome, Spread, Watch, duel};
@@ -61,8 +62,9 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
         let duel = duel(settings.repeats, ours, || {
             cycles(&mut peer, "/bench/peer", 1)
         })?;
-        let name = format!("zookeeper uncontended beside {name}");
-        Row::ratio(&name, "/s", &duel, Goal::AtLeast(goal)).print();
+        let row = format!("zookeeper uncontended beside {name}");
+        Row::ratio(&row, "/s", &duel, Goal::AtLeast(goal)).print();
+        floor(settings, &server, name, &mut peer)?;
     }
     let (received, zxid) = (server.received(), server.zxid());
     let rate: f64 = runtime.block_on(runtime.spawn(alone(client.clone())))??;
@@ -78,6 +80,29 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     .print();
     let writes = each(server.zxid() - zxid);
     Row::alone("zookeeper writes per cycle", "", writes, Goal::AtMost(2.05)).print();
+    Ok(())
+}
+
+/// The two writes of a cycle and nothing else: what no lock on this server can be faster than.
+fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Process]) -> Outcome<()> {
+    let runtime = one_thread()?;
+    let client = runtime.block_on(zookeeper_client::Client::connect(&server.address()))?;
+    let writes = async |client: zookeeper_client::Client| {
+        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let (watch, mut count) = (Watch::start(), 0.0);
+        while watch.elapsed() < SLICE {
+            let (_, sequence) = client.create("/bench/bare-", &[], &options).await?;
+            client
+                .delete(&format!("/bench/bare-{sequence}"), None)
+                .await?;
+            count += 1.0;
+        }
+        Ok::<f64, zookeeper_client::Error>(count / watch.elapsed().as_secs_f64())
+    };
+    let bare = || Ok(runtime.block_on(writes(client.clone()))?);
+    let duel = duel(settings.repeats, bare, || cycles(peer, "/bench/peer", 1))?;
+    let name = format!("zookeeper bare writes beside {name}");
+    Row::read(&name, "/s", &duel).print();
     Ok(())
 }
 

@@ -122,3 +122,46 @@ fn the_script_and_the_line_agree() {
         "something hardly happened: {seen:?}"
     );
 }
+
+/// One call may name a line twice: a session has two claims on it. What the first does is what the second finds.
+#[test]
+fn a_line_named_twice_changes_once() {
+    let server = Redis::start();
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut connection = client.get_connection().expect("connected");
+    let mut run = |keys: usize, words: &[&str]| -> Vec<String> {
+        let mut call = redis::cmd("EVAL");
+        let _ = call.arg(SCRIPT).arg(keys);
+        let said: redis::Value = call
+            .arg(vec![KEY; keys])
+            .arg(words)
+            .query(&mut connection)
+            .expect("it runs");
+        match said {
+            redis::Value::Array(answers) => answers[1..].iter().map(first_word).collect(),
+            one => vec![first_word(&one)],
+        }
+    };
+    let claim = ["claim", "m", "a", "p.1", "1", "1", "9000000", "0", "who"];
+    assert_eq!(run(1, &claim), ["m held"], "free");
+    let release = ["release", "m", "a", "1", "b", "1"];
+    assert_eq!(run(2, &release), ["released", "gone"]);
+    assert_eq!(run(2, &["beat", "m", "b", "a"]), ["gone", "gone"]);
+    assert_eq!(run(1, &claim), ["m held"], "free again");
+    assert_eq!(
+        run(3, &["beat", "m", "b", "c", "a"]),
+        ["gone", "gone", "held"]
+    );
+    assert_eq!(run(2, &release), ["released", "gone"]);
+    assert_eq!(server.cli("KEYS *").trim(), "", "nothing is left");
+}
+
+/// What came of it, without the numbers.
+fn first_word(answer: &redis::Value) -> String {
+    let word = match answer {
+        redis::Value::Array(words) => &words[0],
+        word => word,
+    };
+    let word: String = redis::from_redis_value(word.clone()).expect("a word");
+    word.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}

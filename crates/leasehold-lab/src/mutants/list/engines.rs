@@ -42,8 +42,8 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "redis: a grant without expiry",
         "engines/redis/alone.lua",
-        "    local expiry = expiry_of(now + math.max(lease, BLOCK + 1))\n    if",
-        "    local expiry = TOP\n    text = string.gsub(text, ' ' .. ARGV[7] .. ' ', ' 999999999999999 ', 1)\n    if",
+        "    local deadline = math.min(now + lease, TOP)\n",
+        "    lease = 999999999999999\n    local deadline = math.min(now + lease, TOP)\n",
         "run setnx-expire",
     ),
     mutant(

@@ -26,19 +26,17 @@ end
 
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
-  local order, deadlines = beside(key)
-  local id, fence, deadline = read(texts[key])
-  local lease, weight, capacity, session, who =
-    string.match(texts[key], '^%S+ %d+ %d+ %d+ %d+ (%d+) (%d+) (%d+) (%S+)\n(.*)$')
-  local expiry = expiry_of(math.max(deadline, fence + BLOCK))
+  local text, order, deadlines = texts[key], beside(key)
+  local deadline, lease, weight, capacity, since, id, session, rest = struct.unpack(ALONE, text)
+  local last = since + BLOCK
+  local expiry = expiry_of(math.max(deadline, last + 1))
   -- Without memory those who are there already are served, and nobody else.
   if what ~= 'claim' or id == asker then redis.call('PEXPIREAT', key, at(expiry)) end
   redis.call('ZADD', order, '1', id)
   redis.call('ZADD', deadlines, int(deadline), id)
   redis.call('DEL', key)
-  redis.call('HSET', key,
-    'n', struct.pack(LINE, capacity, fence + BLOCK - 1, weight, 1, 0, 1, expiry, deadline),
-    '=' .. id, struct.pack(CLAIM, weight, lease, fence - 1, 1, fence, session) .. who)
+  redis.call('HSET', key, 'n', struct.pack(LINE, capacity, last, weight, 1, 0, 1, expiry, deadline),
+    '=' .. id, struct.pack(CLAIM, weight, lease, since, 1, since + 1, session) .. string.sub(text, rest))
   for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(expiry)) end
   texts[key] = false
 end
