@@ -91,10 +91,8 @@ fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Proces
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (watch, mut count) = (Watch::start(), 0.0);
         while watch.elapsed() < SLICE {
-            let (_, sequence) = client.create("/bench/bare-", &[], &options).await?;
-            client
-                .delete(&format!("/bench/bare-{sequence}"), None)
-                .await?;
+            let (_, sequence) = client.create("/bare-", &[], &options).await?;
+            client.delete(&format!("/bare-{sequence}"), None).await?;
             count += 1.0;
         }
         Ok::<f64, zookeeper_client::Error>(count / watch.elapsed().as_secs_f64())

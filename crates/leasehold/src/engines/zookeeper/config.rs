@@ -26,6 +26,9 @@ pub(super) struct Config {
     pub(super) lease: Duration,
 }
 
+/// Where a server is found if the URL does not say.
+const PORT: u16 = 2181;
+
 /// The lease of locks that set none of their own.
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -69,6 +72,16 @@ impl Config {
     /// The hosts as the client crate takes them.
     pub(super) fn hosts(&self) -> String {
         self.hosts.join(",")
+    }
+
+    /// The ports that connections lead to.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        let port = |host: &String| {
+            host.rsplit_once(':')
+                .and_then(|(_, port)| port.parse().ok())
+        };
+        let ports = self.hosts.iter().map(|host| port(host).unwrap_or(PORT));
+        ports.collect()
     }
 
     /// The node below which the names are; empty for the root.

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod at_once;
 mod config;
 mod layout;
 mod link;

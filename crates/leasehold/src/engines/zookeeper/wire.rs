@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use zookeeper_client::{
@@ -9,6 +10,7 @@ use zookeeper_client::{
     OneshotWatcher, SessionState, Stat, StateWatcher,
 };
 
+use super::at_once::send_at_once;
 use super::config::{Access, Config};
 
 /// Why a request did not do what it was meant to.
@@ -112,6 +114,7 @@ pub(super) enum Line {
 pub(super) struct Wire {
     client: Client,
     access: Access,
+    ports: Arc<[u16]>,
 }
 
 impl std::fmt::Debug for Wire {
@@ -129,8 +132,14 @@ impl Wire {
             connector = connector.with_auth(scheme, secret.as_bytes());
         }
         let client = connector.connect(&config.hosts()).await?;
-        let access = config.access();
-        Ok(Self { client, access })
+        let (access, ports) = (config.access(), config.ports());
+        send_at_once(&ports);
+        let ports = ports.into();
+        Ok(Self {
+            client,
+            access,
+            ports,
+        })
     }
 
     /// The timeout the server gave.
@@ -145,7 +154,10 @@ impl Wire {
 
     /// Follows the connection.
     pub(super) fn lines(&self) -> Lines {
-        Lines(self.client.state_watcher())
+        Lines {
+            states: self.client.state_watcher(),
+            ports: self.ports.clone(),
+        }
     }
 
     fn acls(&self) -> Acls<'static> {
@@ -326,15 +338,23 @@ fn watch(watcher: OneshotWatcher) -> Watch {
 }
 
 /// The ups and downs of one session's connection.
-pub(super) struct Lines(StateWatcher);
+pub(super) struct Lines {
+    states: StateWatcher,
+    ports: Arc<[u16]>,
+}
 
 impl Lines {
     pub(super) fn now(&self) -> Line {
-        line(self.0.peek_state())
+        line(self.states.peek_state())
     }
 
     pub(super) async fn next(&mut self) -> Line {
-        line(self.0.changed().await)
+        let line = line(self.states.changed().await);
+        if line == Line::Up {
+            // It is another connection.
+            send_at_once(&self.ports);
+        }
+        line
     }
 }
 
