@@ -171,7 +171,7 @@ fn insert(tables: &Tables, now: &str) -> String {
 fn release(tables: &Tables, now: &str) -> String {
     let (larger, told) = match tables.dialect {
         #[cfg(feature = "postgres")]
-        Dialect::Postgres => ("greatest", " RETURNING 1"),
+        Dialect::Postgres => ("greatest", " RETURNING 1::bigint"),
         #[cfg(feature = "mysql")]
         Dialect::Mysql => ("greatest", ""),
         #[cfg(feature = "sqlite")]
