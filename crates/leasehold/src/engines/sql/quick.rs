@@ -8,7 +8,6 @@
 
 use sha2::{Digest, Sha256};
 
-#[cfg(feature = "mysql")]
 use super::dialect::Dialect;
 use super::rows::{Key, NOBODY};
 use super::tables::Tables;
