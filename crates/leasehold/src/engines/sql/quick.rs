@@ -4,7 +4,7 @@
 //! They are asked again and again, so their values go beside them and the database keeps what it made of them. A name
 //! that this process has used before has a row, most likely; to change it costs about half of what it costs to insert
 //! it or change it. What else they cost a server is the number of terms it has to look at, and a row that changes its
-//! size: so there are few conditions, the time is asked for once, and no column is ever NULL.
+//! size: so there are few conditions, MariaDB is asked for the time once, and no column is ever NULL.
 
 use sha2::{Digest, Sha256};
 

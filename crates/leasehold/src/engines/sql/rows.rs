@@ -138,6 +138,7 @@ impl Tables {
         let mut last = line.last_fence();
         let here = match places[..] {
             [place] => {
+                // Its own block is not counted: its release counts what was used of it.
                 if let Some(first) = place.fence.filter(|first| block_end(*first) == last) {
                     last = first.get() - 1;
                 }
