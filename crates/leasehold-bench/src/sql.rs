@@ -2,7 +2,8 @@
 //!
 //! Each server commits to disk before it answers. The bare peer inserts and deletes a row with prepared statements on
 //! a connection of its own. The naive lock is a unique key: insert to lock, delete to unlock, and look again after
-//! 1 ms.
+//! 1 ms. Beside the servers stands what two updates of one bare row cost: a lock that remembers its last fence keeps a
+//! row, so it cannot be below that.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -25,40 +26,45 @@ const TIME: Duration = Duration::from_secs(2);
 const PROCESSES: usize = 2;
 const LOCKERS_EACH: usize = 15;
 
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS bare (k BIGINT PRIMARY KEY, who BIGINT)";
-const UNLOCK: &str = "DELETE FROM bare WHERE k = 1";
+/// Two statements, and what they need.
+struct Pair {
+    setup: &'static [&'static str],
+    lock: &'static str,
+    unlock: &'static str,
+}
+
+const BARE: Pair = Pair {
+    setup: &["CREATE TABLE IF NOT EXISTS bare (k BIGINT PRIMARY KEY, who BIGINT)"],
+    lock: "INSERT INTO bare VALUES (1, 7)",
+    unlock: "DELETE FROM bare WHERE k = 1",
+};
+
+const KEPT: Pair = Pair {
+    setup: &[
+        "CREATE TABLE kept (k BIGINT PRIMARY KEY, who BIGINT)",
+        "INSERT INTO kept VALUES (1, 0)",
+    ],
+    lock: "UPDATE kept SET who = 7 WHERE k = 1 AND who = 0",
+    unlock: "UPDATE kept SET who = 0 WHERE k = 1 AND who = 7",
+};
 
 /// One locker, nobody else.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let runtime = one_thread()?;
     let goal = Goal::AtMost(1.2);
     let server = Postgres::durable();
-    let mut peer = runtime.block_on(Naive::connect(&server.url()))?;
-    let _ = alone(
-        settings,
-        &runtime,
-        "postgres",
-        &server.url(),
-        &mut peer,
-        goal,
-    )?;
+    beside_updates(settings, &runtime, "postgres", &server.url(), goal)?;
     let server = MariaDb::durable();
-    let mut peer = runtime.block_on(Naive::connect(&server.url()))?;
-    let _ = alone(
-        settings,
-        &runtime,
-        "mariadb",
-        &server.url(),
-        &mut peer,
-        goal,
-    )?;
+    beside_updates(settings, &runtime, "mariadb", &server.url(), goal)?;
     let dir = tempfile::tempdir()?;
     let url = format!("sqlite:{}/locks.db", dir.path().display());
     let file = rusqlite::Connection::open(dir.path().join("bare.db"))?;
     file.pragma_update(None, "journal_mode", "wal")?;
     file.pragma_update(None, "synchronous", "normal")?;
-    let mut peer = Naive::Sqlite(file);
-    runtime.block_on(peer.run(TABLE))?;
+    for statement in BARE.setup {
+        let _ = file.execute(statement, [])?;
+    }
+    let mut peer = Naive::Sqlite(file, BARE);
     // At least half as many pairs a second as the bare two transactions.
     let duel = alone(
         settings,
@@ -75,6 +81,30 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     };
     let goal = Goal::AtLeast(10_000.0);
     Row::alone("sqlite uncontended pairs", "/s", pairs, goal).print();
+    Ok(())
+}
+
+/// A server's locks, and two updates of a row, beside an insert and a delete.
+fn beside_updates(
+    settings: &Settings,
+    runtime: &Runtime,
+    kind: &str,
+    url: &str,
+    goal: Goal,
+) -> Outcome<()> {
+    let mut peer = runtime.block_on(Naive::connect(url, BARE))?;
+    let _ = alone(settings, runtime, kind, url, &mut peer, goal)?;
+    let mut kept = runtime.block_on(Naive::connect(url, KEPT))?;
+    let duel = duel(
+        settings.repeats,
+        || pairs(runtime, &mut kept),
+        || pairs(runtime, &mut peer),
+    )?;
+    let shown = |spread: Spread| format!("{:.3} µs", spread.median);
+    let (ours, theirs) = (shown(duel.ours), shown(duel.peer));
+    let mut row = Row::note("  two bare updates beside the same", ours, theirs);
+    row.figure = format!("{}x", duel.ratio);
+    row.print();
     Ok(())
 }
 
@@ -98,20 +128,21 @@ fn alone(
         };
         Ok(runtime.block_on(runtime.spawn(work))??)
     };
-    let bare = || {
-        runtime.block_on(async {
-            let watch = Watch::start();
-            for _ in 0..ROUNDS {
-                let _ = peer.lock().await?;
-                peer.run(UNLOCK).await?;
-            }
-            Ok(micros_each(watch))
-        })
-    };
-    let duel = duel(settings.repeats, ours, bare)?;
+    let duel = duel(settings.repeats, ours, || pairs(runtime, peer))?;
     let name = format!("{kind} uncontended beside insert + delete");
     Row::ratio(&name, "µs", &duel, goal).print();
     Ok(duel)
+}
+
+fn pairs(runtime: &Runtime, peer: &mut Naive) -> Outcome<f64> {
+    runtime.block_on(async {
+        let watch = Watch::start();
+        for _ in 0..ROUNDS {
+            let _ = peer.lock().await?;
+            peer.unlock().await?;
+        }
+        Ok(micros_each(watch))
+    })
 }
 
 fn micros_each(watch: Watch) -> f64 {
@@ -200,7 +231,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
             let (served, troubles, stop) = (served.clone(), troubles.clone(), stop.clone());
             let mut peer = match &client {
                 Some(_) => None,
-                None => Some(Naive::connect(&url).await?),
+                None => Some(Naive::connect(&url, BARE).await?),
             };
             let client = client.clone();
             let _ = lockers.spawn(async move {
@@ -244,30 +275,40 @@ enum Naive {
         tokio_postgres::Statement,
         tokio_postgres::Statement,
     ),
-    Mysql(mysql_async::Conn),
-    Sqlite(rusqlite::Connection),
+    Mysql(mysql_async::Conn, Pair),
+    Sqlite(rusqlite::Connection, Pair),
 }
 
 impl Naive {
-    async fn connect(url: &str) -> Outcome<Self> {
+    async fn connect(url: &str, pair: Pair) -> Outcome<Self> {
         if url.starts_with("mysql") {
             let mut conn = mysql_async::Conn::new(mysql_async::Opts::from_url(url)?).await?;
-            conn.query_drop(TABLE).await?;
-            return Ok(Self::Mysql(conn));
+            for statement in pair.setup {
+                conn.query_drop(*statement).await?;
+            }
+            return Ok(Self::Mysql(conn, pair));
         }
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
         drop(tokio::spawn(connection));
-        let _ = client.batch_execute(TABLE).await;
-        let lock = "INSERT INTO bare VALUES (1, 7) ON CONFLICT DO NOTHING";
-        let (lock, unlock) = (client.prepare(lock).await?, client.prepare(UNLOCK).await?);
+        for statement in pair.setup {
+            let _ = client.batch_execute(statement).await;
+        }
+        let lock = match pair.lock.strip_prefix("INSERT") {
+            Some(insert) => format!("INSERT{insert} ON CONFLICT DO NOTHING"),
+            None => pair.lock.to_owned(),
+        };
+        let (lock, unlock) = (
+            client.prepare(&lock).await?,
+            client.prepare(pair.unlock).await?,
+        );
         Ok(Self::Postgres(client, lock, unlock))
     }
 
-    async fn run(&mut self, statement: &str) -> Outcome<()> {
+    async fn unlock(&mut self) -> Outcome<()> {
         match self {
             Self::Postgres(client, _, unlock) => drop(client.execute(unlock, &[]).await?),
-            Self::Mysql(conn) => conn.exec_drop(statement, ()).await?,
-            Self::Sqlite(file) => drop(file.prepare(statement)?.execute([])?),
+            Self::Mysql(conn, pair) => conn.exec_drop(pair.unlock, ()).await?,
+            Self::Sqlite(file, pair) => drop(file.prepare(pair.unlock)?.execute([])?),
         }
         Ok(())
     }
@@ -276,13 +317,13 @@ impl Naive {
     async fn lock(&mut self) -> Outcome<bool> {
         match self {
             Self::Postgres(client, lock, _) => Ok(client.execute(lock, &[]).await? == 1),
-            Self::Mysql(conn) => match conn.exec_drop("INSERT INTO bare VALUES (1, 7)", ()).await {
+            Self::Mysql(conn, pair) => match conn.exec_drop(pair.lock, ()).await {
                 Ok(()) => Ok(true),
                 Err(mysql_async::Error::Server(told)) if told.code == 1062 => Ok(false),
                 Err(error) => Err(error.into()),
             },
-            Self::Sqlite(file) => {
-                let mut lock = file.prepare("INSERT INTO bare VALUES (1, 7)")?;
+            Self::Sqlite(file, pair) => {
+                let mut lock = file.prepare(pair.lock)?;
                 Ok(lock.execute([])? == 1)
             }
         }
@@ -291,7 +332,7 @@ impl Naive {
     async fn turn(&mut self, served: &AtomicU64, troubles: &AtomicU64) {
         match self.lock().await.map_err(drop) {
             Ok(true) => {
-                while self.run(UNLOCK).await.is_err() {
+                while self.unlock().await.is_err() {
                     let _ = troubles.fetch_add(1, Ordering::Relaxed);
                 }
                 let _ = served.fetch_add(1, Ordering::Relaxed);

@@ -145,6 +145,21 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
+/// A pooler may send each packet elsewhere, so it gets statements that say all of it; the server itself need not.
+#[test]
+fn only_a_pooler_gets_values_as_text() {
+    let server = Postgres::start();
+    let pooler = PgBouncer::before(&server, 3);
+    let as_text = "SELECT count(*) > 0 FROM pg_stat_activity \
+         WHERE query LIKE '%EXECUTE leasehold%' AND pid <> pg_backend_pid()";
+    for (url, told) in [(server.url(), "f"), (pooler.url(), "t")] {
+        let mut locker = locker(&url, 10_000);
+        let _ = fence(&locker.ask("lock text"));
+        assert_eq!(locker.ask("release text"), "Released");
+        assert_eq!(server.sql(as_text), told);
+    }
+}
+
 /// Many who begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
     drop(start_all(url, 5_000, 6));

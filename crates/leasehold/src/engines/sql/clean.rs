@@ -1,6 +1,7 @@
 //! Removing what is long idle.
 
 use super::op::Answer;
+use super::rows::NOBODY;
 use super::wire::{Trouble, Wire};
 use super::world::World;
 
@@ -34,7 +35,8 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
     let (now, floor) = (super::rows::number(row, 0)?, super::rows::number(row, 1)?);
     let settled = super::rows::number(row, 2)?.saturating_add(SETTLED) <= now;
     let idle = format!(
-        "crowd = 0 AND id IS NULL AND since < {}",
+        "id = {} AND since < {}",
+        t.dialect.id(NOBODY),
         now.saturating_sub(IDLE)
     );
     let mut packet = vec![

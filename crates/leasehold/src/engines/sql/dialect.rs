@@ -98,9 +98,9 @@ impl Dialect {
     pub(super) const fn now(self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => Some("(extract(epoch from clock_timestamp()) * 1000000)::bigint"),
+            Postgres => Some("(date_part('epoch', clock_timestamp()) * 1000000)::bigint"),
             #[cfg(feature = "mysql")]
-            Mysql => Some("CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"),
+            Mysql => Some("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))"),
             #[cfg(feature = "sqlite")]
             Sqlite => None,
         }

@@ -8,7 +8,7 @@ use super::tables::Tables;
 use super::wire::{Rows, Trouble, What};
 use crate::claim::{ById, ClaimId, SessionId};
 use crate::clock::Micros;
-use crate::fence::Fence;
+use crate::fence::{FENCE_BLOCK, Fence};
 use crate::line::{Line, Place};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -62,6 +62,12 @@ pub(super) struct Stored {
     places: ById<ClaimId, i64>,
 }
 
+/// The id in the row of a line that is idle.
+pub(super) const NOBODY: u128 = 0;
+
+/// The id in the row of a line whose claims are rows of their own.
+const CROWD: u128 = u128::MAX;
+
 /// The columns of a claim, wherever it is kept.
 const CLAIM: &str = "weight, lease, since, deadline, fence";
 
@@ -75,7 +81,7 @@ impl Tables {
             false => format!("k IN ({})", keys.join(", ")),
         };
         let lines = match keys.is_empty() {
-            true => "WHERE crowd > 0 OR id IS NOT NULL".to_owned(),
+            true => format!("WHERE id <> {}", d.id(NOBODY)),
             false => format!("WHERE {only}"),
         };
         let claims = match keys.is_empty() {
@@ -128,27 +134,29 @@ impl Tables {
     /// The line's own row. A claim that is alone is kept in it.
     fn write_line(&self, stored: &Stored, now: Micros) -> String {
         let (d, line) = (self.dialect, &stored.line);
-        let mut places = line.places();
-        let (crowd, alone) = match places.len() {
-            0 => (0, None),
-            1 => (0, places.next()),
-            crowd => (crowd, None),
-        };
-        let alone = match alone {
-            Some(place) => format!(
-                "id = {}, session = {}, {}",
-                d.id(place.id.as_u128()),
-                d.id(place.session.as_u128()),
-                assigned(place)
-            ),
+        let places: Vec<_> = line.places().collect();
+        let mut last = line.last_fence();
+        let here = match places[..] {
+            [place] => {
+                // Its own block is not counted: its release counts what was used of it.
+                if let Some(first) = place.fence.filter(|first| block_end(*first) == last) {
+                    last = first.get() - 1;
+                }
+                format!(
+                    "id = {}, session = {}, {}",
+                    d.id(place.id.as_u128()),
+                    d.id(place.session.as_u128()),
+                    assigned(place)
+                )
+            }
             // When it was last used, for the cleaning of idle names.
-            None => format!("id = NULL, session = NULL, since = {now}"),
+            [] => format!("id = {}, since = {now}", d.id(NOBODY)),
+            _ => format!("id = {}", d.id(CROWD)),
         };
         format!(
-            "UPDATE {} SET capacity = {}, last = {}, crowd = {crowd}, {alone} WHERE k = {}",
+            "UPDATE {} SET capacity = {}, last = {last}, {here} WHERE k = {}",
             self.line,
             line.capacity(),
-            line.last_fence(),
             d.id(stored.key.0)
         )
     }
@@ -232,16 +240,15 @@ pub(super) fn lines(lines: &Rows, claims: &Rows) -> Result<Vec<Stored>, Trouble>
         let key = Key(hex(cell(row, 0)?)?);
         let mut crowd = crowds.remove(&key).unwrap_or_default();
         let places = crowd.iter().map(|(at, place)| (place.id, *at)).collect();
-        // No bytes are no text on one database and empty text on another.
-        if row
-            .get(4)
-            .is_some_and(|id| id.as_ref().is_some_and(|id| !id.is_empty()))
-        {
-            crowd.push((0, place(row, 4)?));
+        let mut last = number(row, 3)?;
+        if ![NOBODY, CROWD].contains(&hex(cell(row, 4)?)?) {
+            let alone = place(row, 4)?;
+            last = last.max(alone.fence.map_or(0, block_end));
+            crowd.push((0, alone));
         }
         let capacity = number(row, 2)? as u32;
         let claims = crowd.into_iter().map(|(_, place)| place).collect();
-        let line = Line::restore(capacity, number(row, 3)?, claims);
+        let line = Line::restore(capacity, last, claims);
         Ok(Stored {
             key,
             name: hex_bytes(cell(row, 1)?)?,
@@ -251,6 +258,11 @@ pub(super) fn lines(lines: &Rows, claims: &Rows) -> Result<Vec<Stored>, Trouble>
         })
     });
     stored.collect()
+}
+
+/// The last fence of the block that begins here.
+fn block_end(first: Fence) -> u64 {
+    first.get().saturating_add(u64::from(FENCE_BLOCK) - 1)
 }
 
 fn place(row: &[Option<String>], first: usize) -> Result<Place, Trouble> {

@@ -4,7 +4,7 @@ use super::dialect::Dialect;
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// The version of the tables this build speaks.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The prefix of the tables unless the URL says otherwise.
 pub(crate) const PREFIX: &str = "leasehold_";

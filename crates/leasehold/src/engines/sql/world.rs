@@ -9,7 +9,7 @@ use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
 use super::quick::Quick;
-use super::rows::{Known, number};
+use super::rows::{Known, NOBODY, number};
 use super::tables::{Tables, VERSION};
 use super::wire::{Connect, Rows, Trouble, What, Wire};
 use crate::claim::{ById, SessionId};
@@ -204,8 +204,9 @@ impl World {
         let packet = [
             "BEGIN IMMEDIATE".to_owned(),
             format!(
-                "UPDATE {} SET id = NULL, session = NULL, crowd = 0, since = {now}, last = last + {leap} WHERE {other}",
-                t.line
+                "UPDATE {} SET id = {}, since = {now}, last = last + {leap} WHERE {other}",
+                t.line,
+                t.dialect.id(NOBODY)
             ),
             format!("DELETE FROM {} WHERE {other}", t.claim),
             format!("DELETE FROM {} WHERE {other}", t.mail),

@@ -62,9 +62,13 @@ impl Connect for Server {
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
         let mut link = wire::Connection::open(&self.config, self.tls.as_ref(), None).await?;
         let rows = link
-            .run("SELECT pg_is_in_recovery()::int, current_setting('server_version_num')")
+            .run("SELECT pg_is_in_recovery()::int, current_setting('server_version_num'), pg_backend_pid()")
             .await?;
-        suitable(&rows)?;
+        let process = suitable(&rows)?;
+        // An encrypted connection does not say what it would be cancelled by.
+        if self.tls.is_none() {
+            link.answered_by(process).await;
+        }
         Ok(Box::new(link))
     }
 
@@ -74,12 +78,13 @@ impl Connect for Server {
     }
 }
 
-fn suitable(rows: &[Rows]) -> Result<(), Trouble> {
+/// The process of the server that answered.
+fn suitable(rows: &[Rows]) -> Result<u64, Trouble> {
     let row = rows.first().and_then(|rows| rows.first());
     let row = row.map_or(&[][..], Vec::as_slice);
     let version = super::rows::number(row, 1)?;
     let what = match super::rows::number(row, 0)? {
-        0 if version >= 110_000 => return Ok(()),
+        0 if version >= 110_000 => return super::rows::number(row, 2),
         0 => format!(
             "PostgreSQL 11 or newer is needed; this is {}",
             version / 10_000

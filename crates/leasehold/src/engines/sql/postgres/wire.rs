@@ -1,15 +1,18 @@
 //! With the server's address in `mod.rs`, the only file that names `tokio-postgres`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::io::AsyncReadExt;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage, Socket};
+use tokio_postgres::{Error, Statement as Kept};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::dialect::Dialect;
@@ -35,6 +38,8 @@ pub(super) struct Connection {
     ended: tokio::task::JoinHandle<()>,
     /// The names of the statements that the server has taken over this connection.
     prepared: HashSet<String>,
+    /// The statements that the one process which gets every packet has kept, by name; None if a pooler may be between.
+    kept: Option<HashMap<String, Kept>>,
 }
 
 impl Connection {
@@ -71,7 +76,24 @@ impl Connection {
             client,
             ended,
             prepared,
+            kept: None,
         })
+    }
+
+    /// Takes note of the process that answers. If it is the one that took this connection, every packet goes to it: a
+    /// pooler tells its clients a number of its own.
+    pub(super) async fn answered_by(&mut self, process: u64) {
+        let direct = self.taken_by().await == Some(process);
+        self.kept = direct.then(HashMap::new);
+    }
+
+    /// The process that took this connection, as a request to cancel would name it.
+    async fn taken_by(&self) -> Option<u64> {
+        let (request, mut written) = tokio::io::duplex(64);
+        let token = self.client.cancel_token();
+        token.cancel_query_raw(request, NoTls).await.ok()?;
+        let _length_and_code = written.read_u64().await.ok()?;
+        written.read_u32().await.ok().map(u64::from)
     }
 
     /// Listens to a channel until the connection ends.
@@ -94,8 +116,12 @@ impl Link for Connection {
 
     /// The statement is prepared under a name that is made of its text, so that a pooler may send every packet to
     /// another connection of the server: there it is either the same statement or unknown. The packet that prepares it
-    /// also executes it.
+    /// also executes it. Without a pooler the values need not be text.
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
+        if self.kept.is_some() {
+            let told = self.execute(statement, values).await;
+            return told.map_err(|error| trouble(&error));
+        }
         let Statement { name, text, .. } = statement;
         let execute = format!("EXECUTE {name} ({})", literals(values));
         let mut known = self.prepared.contains(name);
@@ -103,7 +129,8 @@ impl Link for Connection {
             let answer = match known {
                 true => self.ask(&execute).await,
                 false => {
-                    let types = types(values);
+                    let types: Vec<_> = types(values).iter().map(Type::to_string).collect();
+                    let types = types.join(", ");
                     let packet = format!("PREPARE {name} ({types}) AS {text}; {execute}");
                     self.ask(&packet).await
                 }
@@ -147,16 +174,36 @@ fn literals(values: &[Value]) -> String {
     literals
 }
 
-fn types(values: &[Value]) -> String {
+fn types(values: &[Value]) -> Vec<Type> {
     let types = values.iter().map(|value| match value {
-        Value::Number(_) => "bigint",
-        Value::Bytes(_) => "bytea",
+        Value::Number(_) => Type::INT8,
+        Value::Bytes(_) => Type::BYTEA,
     });
-    types.collect::<Vec<_>>().join(", ")
+    types.collect()
 }
 
 impl Connection {
-    async fn ask(&self, packet: &str) -> Result<Vec<Rows>, tokio_postgres::Error> {
+    /// The same by the client's own means: it chooses names that only this connection knows.
+    async fn execute(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
+        let kept = self.kept.get_or_insert_default();
+        let known = match kept.get(&statement.name) {
+            Some(known) => known.clone(),
+            None => {
+                let types = types(values);
+                let known = self.client.prepare_typed(&statement.text, &types);
+                let known = known.await?;
+                let _ = kept.insert(statement.name.clone(), known.clone());
+                known
+            }
+        };
+        let values: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
+        let values: Vec<_> = values.iter().map(|value| &**value as _).collect();
+        let row = self.client.query_opt(&known, &values).await?;
+        let told = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
+        Ok(told.map(i64::cast_unsigned))
+    }
+
+    async fn ask(&self, packet: &str) -> Result<Vec<Rows>, Error> {
         let (mut answers, mut rows) = (Vec::new(), Rows::new());
         for message in self.client.simple_query(packet).await? {
             match message {
@@ -172,7 +219,14 @@ impl Connection {
     }
 }
 
-fn trouble(error: &tokio_postgres::Error) -> Trouble {
+fn bound(value: &Value) -> Box<dyn ToSql + Send + Sync + '_> {
+    match value {
+        Value::Number(number) => Box::new(number.cast_signed()),
+        Value::Bytes(bytes) => Box::new(&**bytes),
+    }
+}
+
+fn trouble(error: &Error) -> Trouble {
     let Some(told) = error.as_db_error() else {
         let mut message = error.to_string();
         let mut cause = std::error::Error::source(error);

@@ -2,13 +2,12 @@
 -- One row per name. A claim that is alone in its line is kept here; a crowd is kept in {prefix}claim.
 -- Locked before anything else of the line is looked at: no deadlocks.
 CREATE TABLE IF NOT EXISTS {prefix}line (
-  k VARBINARY(16) PRIMARY KEY,   -- the first 16 bytes of SHA-256(name)
+  k BINARY(16) PRIMARY KEY,      -- the first 16 bytes of SHA-256(name)
   name VARBINARY(512) NOT NULL,
   capacity BIGINT NOT NULL,
-  last BIGINT NOT NULL,          -- the largest fence spent or reserved
-  crowd BIGINT NOT NULL,         -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id VARBINARY(16),              -- NULL: nobody is here
-  session VARBINARY(16),
+  last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
+  id BINARY(16) NOT NULL,        -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  session BINARY(16) NOT NULL,
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
   since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
@@ -16,10 +15,10 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   fence BIGINT NOT NULL          -- 0: it waits
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
-  k VARBINARY(16) NOT NULL,
+  k BINARY(16) NOT NULL,
   place BIGINT NOT NULL,         -- the order of arrival
-  id VARBINARY(16) NOT NULL,
-  session VARBINARY(16) NOT NULL,
+  id BINARY(16) NOT NULL,
+  session BINARY(16) NOT NULL,
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
   since BIGINT NOT NULL,
@@ -29,7 +28,7 @@ CREATE TABLE IF NOT EXISTS {prefix}claim (
 ) ENGINE = InnoDB;
 -- Who is who, for people.
 CREATE TABLE IF NOT EXISTS {prefix}session (
-  id VARBINARY(16) PRIMARY KEY,
+  id BINARY(16) PRIMARY KEY,
   host VARBINARY(2048) NOT NULL,
   pid BIGINT NOT NULL,
   command VARBINARY(2048) NOT NULL,

@@ -5,10 +5,9 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   k BYTEA PRIMARY KEY,           -- the first 16 bytes of SHA-256(name)
   name BYTEA NOT NULL,
   capacity BIGINT NOT NULL,
-  last BIGINT NOT NULL,          -- the largest fence spent or reserved
-  crowd BIGINT NOT NULL,         -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id BYTEA,                      -- NULL: nobody is here
-  session BYTEA,
+  last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
+  id BYTEA NOT NULL,             -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  session BYTEA NOT NULL,
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
   since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used

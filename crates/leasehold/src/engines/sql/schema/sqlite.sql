@@ -5,10 +5,9 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   k BLOB PRIMARY KEY,            -- the first 16 bytes of SHA-256(name)
   name BLOB NOT NULL,
   capacity INTEGER NOT NULL,
-  last INTEGER NOT NULL,         -- the largest fence spent or reserved
-  crowd INTEGER NOT NULL,        -- how many rows of {prefix}claim; 0 if at most one claim is here
-  id BLOB,                       -- NULL: nobody is here
-  session BLOB,
+  last INTEGER NOT NULL,         -- the largest fence spent; the block of a claim that is alone comes on top
+  id BLOB NOT NULL,              -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  session BLOB NOT NULL,
   weight INTEGER NOT NULL,
   lease INTEGER NOT NULL,
   since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used
