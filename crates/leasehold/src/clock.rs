@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
+
 /// Microseconds on some clock.
 pub type Micros = u64;
 
@@ -120,7 +122,7 @@ impl Clock {
     /// Now, in microseconds since some fixed moment of this machine's boot.
     pub fn now(&self) -> Micros {
         match &self.0 {
-            Source::Boot => boot_now(),
+            Source::Boot => read(ClockId::Boottime),
             Source::Simulated {
                 start,
                 skipped,
@@ -139,9 +141,7 @@ impl Clock {
     /// Now, in microseconds of the wall clock. For fences and for people, never for validity.
     pub fn wall(&self) -> Micros {
         match &self.0 {
-            Source::Boot => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, micros),
+            Source::Boot => read(ClockId::Realtime),
             Source::Simulated { set, .. } => {
                 (SIMULATED_WALL + self.now()).saturating_add_signed(set.load(Ordering::SeqCst))
             }
@@ -171,9 +171,10 @@ impl Clock {
     }
 }
 
-fn boot_now() -> Micros {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+fn read(clock: ClockId) -> Micros {
+    let time = rustix::time::clock_gettime(clock);
+    // A wall clock before 1970 counts as none.
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
 /// A duration in whole microseconds, at most `u64::MAX`.

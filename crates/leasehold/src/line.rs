@@ -114,7 +114,7 @@ impl Line {
         }
         if let Some(index) = self.find(ask.id) {
             self.again(index, ask, at, &mut changes);
-            return (Ok(self.standing(ask.id, at)), changes);
+            return (Ok(self.standing_at(index, at)), changes);
         }
         self.capacity = ask.mode.capacity();
         let first = self.waiters().len() == 0;
@@ -138,7 +138,7 @@ impl Line {
         if fits {
             self.grant_next(at);
         }
-        (Ok(self.standing(ask.id, at)), changes)
+        (Ok(self.standing_at(self.places.len() - 1, at)), changes)
     }
 
     /// Says that a claim's session is alive, and asks where the claim stands.
@@ -192,9 +192,13 @@ impl Line {
 
     /// Where a claim stands as the last operation left it.
     pub fn standing(&self, id: ClaimId, at: Moment) -> Standing {
-        let Some(index) = self.find(id) else {
-            return Standing::Gone;
-        };
+        match self.find(id) {
+            Some(index) => self.standing_at(index, at),
+            None => Standing::Gone,
+        }
+    }
+
+    fn standing_at(&self, index: usize, at: Moment) -> Standing {
         match self.places[index].fence {
             Some(fence) => Standing::Held(self.held(fence)),
             None => Standing::Waiting {
@@ -247,6 +251,9 @@ impl Line {
             .is_some_and(|next| self.fits(next.weight))
         {
             self.grant_next(at);
+        }
+        if self.held == first {
+            return;
         }
         for place in self.places.range(first..self.held) {
             if let Some(fence) = place.fence {

@@ -1,13 +1,12 @@
 //! The way of a claim from asking to holding.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::answer::within;
-use super::grant::{Grant, Home, State};
+use super::grant::{Grant, Home};
 use super::keeper::{Keeper, patience};
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::{Claim, ClaimId};
@@ -38,8 +37,7 @@ impl Keeper {
             match self.attempt(&attempt, sent).await {
                 Ok(Outcome::Granted(held)) => {
                     let grant = self.granted(&attempt, sent, held);
-                    let ours = grant.filter(|grant| grant.state() != State::Lost);
-                    let grant = ours.ok_or_else(|| self.late(&attempt))?;
+                    let grant = grant.ok_or_else(|| self.late(&attempt))?;
                     armed.disarm();
                     return Ok(Asked::Granted(grant));
                 }
@@ -64,7 +62,10 @@ impl Keeper {
 
     /// One claim, from the first byte to the end of its wait.
     async fn attempt(&self, claim: &Claim, sent: Micros) -> Result<Outcome> {
-        let answer = within(patience(claim), self.session.claim(claim)).await;
+        let answer = match self.session.claim_now(claim) {
+            None => within(patience(claim), self.session.claim(claim)).await,
+            answer => answer,
+        };
         Ok(match answer.ok_or_else(|| self.late(claim))?? {
             Standing::Busy => Outcome::Busy,
             Standing::Gone | Standing::Unheard => Outcome::Ended(Ended::Forgotten),
@@ -91,7 +92,7 @@ impl Keeper {
     }
 
     fn down(&self, claim: &Claim, why: &str) -> Error {
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Error::closed(Step::Wait).of(&claim.name);
         }
         let what = format!("the session ended: {why}");
@@ -108,7 +109,7 @@ impl Keeper {
         let entry = Entry::new(claim.clone(), keep_alive, home.clone());
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(Error::closed(Step::Claim).of(&claim.name));
         }
         let _ = table.insert(claim.id, entry);
@@ -136,7 +137,7 @@ impl Keeper {
         {
             return Ok(outcome);
         }
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Ok(Outcome::Ended(Ended::Down(
                 "the client was shut down".into(),
             )));
@@ -151,21 +152,22 @@ impl Keeper {
         Err(told)
     }
 
-    /// The entry holds from now on; none if it ended meanwhile.
+    /// The entry holds from now on; none if it ended meanwhile, or its time is over already.
     fn granted(&self, claim: &Claim, sent: Micros, held: Held) -> Option<Arc<Grant>> {
         let mut table = self.table.lock();
         let entry = table.get_mut(&claim.id)?;
+        let now = self.clock.now();
         let grant = match entry.grant() {
             Some(grant) => grant.clone(),
             None => {
                 entry.heard(sent);
-                entry.hold(held, self.session.lease(claim), false, &self.clock)
+                entry.hold(held, self.session.lease(claim), now, &self.clock)
             }
         };
         let wake = entry.wake();
         drop(table);
         self.wake_by(wake);
-        Some(grant)
+        (now < grant.until()).then_some(grant)
     }
 }
 

@@ -27,10 +27,10 @@ pub(super) enum End {
 }
 
 impl Turn {
-    pub(super) fn new(local: &Arc<Local>, grant: &Arc<Grant>, fence: Fence) -> Self {
+    pub(super) fn new(local: Arc<Local>, grant: Arc<Grant>, fence: Fence) -> Self {
         Self {
-            local: local.clone(),
-            grant: grant.clone(),
+            local,
+            grant,
             fence,
             ended: false,
         }
@@ -82,27 +82,26 @@ impl Drop for Turn {
 
 /// The right of one task at a time to go to the engine for a name. Dropping it lets the next one go.
 pub(super) struct Front {
-    pub(super) local: Arc<Local>,
-    done: bool,
+    /// None once it was used.
+    local: Option<Arc<Local>>,
 }
 
 impl Front {
     pub(super) fn new(local: &Arc<Local>) -> Self {
-        let local = local.clone();
-        Self { local, done: false }
+        let local = Some(local.clone());
+        Self { local }
     }
 
     /// The engine said yes.
-    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Turn {
-        self.done = true;
-        self.local.enter(ask, grant, true)
+    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Option<Turn> {
+        self.local.take().map(|local| local.enter(ask, grant, true))
     }
 }
 
 impl Drop for Front {
     fn drop(&mut self) {
-        if !self.done {
-            self.local.leave_front();
+        if let Some(local) = &self.local {
+            local.leave_front();
         }
     }
 }

@@ -182,8 +182,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a new fence for who re-enters",
         "turns/state.rs",
-        "Some(Turn::new(local, &active.grant, user.fence))\n        })",
-        "if PLANTED {\n                user.fence = active.grant.next_fence()?;\n            }\n            Some(Turn::new(local, &active.grant, user.fence))\n        })",
+        "Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n        })",
+        "if PLANTED {\n                user.fence = active.grant.next_fence()?;\n            }\n            Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n        })",
         MANY,
     ),
     mutant(

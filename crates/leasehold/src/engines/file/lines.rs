@@ -1,13 +1,13 @@
 //! The lines a session works on, with a bounded number of their files kept open.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::dir::Dir;
 use super::error::Trouble;
+use super::life::Life;
 use super::store::{Lock, Locked, Store};
-use crate::claim::SessionId;
+use crate::claim::{ById, Ids, SessionId};
 use crate::clock::Micros;
 use crate::line::Line;
 use crate::name::Name;
@@ -19,10 +19,20 @@ const OPEN: usize = 128;
 /// How often a file that vanishes while it is opened is tried again.
 const REOPENED: usize = 100;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Lines {
-    slots: Shared<HashMap<Name, Arc<Shared<Slot>>>>,
+    table: Shared<Table>,
     open: AtomicUsize,
+}
+
+type Slots = ById<Name, Arc<Shared<Slot>>>;
+
+/// What every piece of work needs, under one lock.
+#[derive(Default)]
+struct Table {
+    /// The session as the directory knows it; none once it is closed.
+    life: Option<Arc<Life>>,
+    slots: Slots,
 }
 
 /// What a session knows of one line. Its lock also keeps two threads from sharing the file's lock.
@@ -39,7 +49,7 @@ pub(super) struct Note {
     /// Whether the session has a claim in it.
     pub(super) mine: bool,
     /// Whom the session's waiting claims wait for.
-    pub(super) ahead: HashSet<SessionId>,
+    pub(super) ahead: Ids<SessionId>,
     /// Since when nobody holds or waits.
     pub(super) idle: Option<Micros>,
 }
@@ -76,22 +86,42 @@ pub(super) enum Tried<T> {
 }
 
 impl Lines {
+    pub(super) fn life(&self) -> Option<Arc<Life>> {
+        self.table.lock().life.clone()
+    }
+
+    /// Begins the session's life, or ends it. Nobody looks for a line meanwhile.
+    pub(super) fn change_life<T>(&self, change: impl FnOnce(&mut Option<Arc<Life>>) -> T) -> T {
+        change(&mut self.table.lock().life)
+    }
+
     pub(super) fn slot(&self, name: &Name) -> Arc<Shared<Slot>> {
-        let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get(name) {
+        self.slot_of(&mut self.table.lock(), name)
+    }
+
+    /// A line and who works on it; none once the session is closed.
+    pub(super) fn slot_and_session(&self, name: &Name) -> Option<(Arc<Shared<Slot>>, SessionId)> {
+        let mut table = self.table.lock();
+        let me = table.life.as_ref()?.presence.id;
+        Some((self.slot_of(&mut table, name), me))
+    }
+
+    fn slot_of(&self, table: &mut Table, name: &Name) -> Arc<Shared<Slot>> {
+        if let Some(slot) = table.slots.get(name) {
             return slot.clone();
         }
         if self.open.load(Ordering::Relaxed) >= OPEN {
-            self.close_some(&slots);
+            self.close_some(&table.slots);
         }
-        slots.entry(name.clone()).or_default().clone()
+        table.slots.entry(name.clone()).or_default().clone()
     }
 
     /// The names whose slots are like this.
     pub(super) fn names(&self, like: impl Fn(&Slot) -> bool) -> Vec<Name> {
         let slots: Vec<_> = {
-            let slots = self.slots.lock();
-            slots
+            let table = self.table.lock();
+            table
+                .slots
                 .iter()
                 .map(|(name, slot)| (name.clone(), slot.clone()))
                 .collect()
@@ -102,7 +132,7 @@ impl Lines {
 
     /// Forgets a line that nobody is at work on, if its slot is like this.
     pub(super) fn forget(&self, name: &Name, like: impl Fn(&Slot) -> bool) {
-        let mut slots = self.slots.lock();
+        let slots = &mut self.table.lock().slots;
         let unused = slots
             .get(name)
             .is_some_and(|slot| Arc::strong_count(slot) == 1 && like(&slot.lock()));
@@ -112,7 +142,7 @@ impl Lines {
     }
 
     /// Closes the files that nobody is at work on: those with the lock of the table held have no other user.
-    fn close_some(&self, slots: &HashMap<Name, Arc<Shared<Slot>>>) {
+    fn close_some(&self, slots: &Slots) {
         for slot in slots.values().filter(|slot| Arc::strong_count(slot) == 1) {
             self.close(&mut slot.lock());
         }

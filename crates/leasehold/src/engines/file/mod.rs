@@ -83,7 +83,7 @@ impl File {
     fn try_evict(&self, name: &Name, fence: Option<Fence>) -> Result<Tried<Taken>, Trouble> {
         let place = Place::existing(&self.world.dir, name);
         Lines::default().with(&mut Slot::default(), &place, |mut locked| {
-            self.world.work(&mut locked, None, |line, at| {
+            self.world.work(&mut locked, None, false, |line, at| {
                 let mut changes = line.sweep(at);
                 let held: Vec<_> = line.holders().cloned().collect();
                 changes.extend(line.evict(fence, at));

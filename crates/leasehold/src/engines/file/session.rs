@@ -6,12 +6,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rustix::io::Errno;
 use tokio::sync::Notify;
 
+use super::error::Trouble;
 use super::life::Life;
-use super::lines::{Lines, Note, Place, Tried};
+use super::lines::{Lines, Note, Place, Slot, Tried};
 use super::world::{PATIENCE, World, ahead_of};
-use crate::claim::{Claim, SessionId};
+use crate::claim::{Claim, Ids, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
@@ -25,8 +27,6 @@ pub(super) struct FileSession {
     who: Identity,
     inbox: Inbox,
     pub(super) lines: Lines,
-    /// None once it is closed.
-    life: Shared<Option<Arc<Life>>>,
     this: Weak<Self>,
     touched: AtomicU64,
     pub(super) untidy: AtomicBool,
@@ -44,13 +44,12 @@ impl FileSession {
             who,
             inbox,
             lines: Lines::default(),
-            life: Shared::default(),
             this: this.clone(),
             untidy: AtomicBool::new(false),
             tidy: Arc::default(),
         });
         let life = session.begin(Step::Open)?;
-        *session.life.lock() = Some(life);
+        session.lines.change_life(|none| *none = Some(life));
         Ok(session)
     }
 
@@ -67,23 +66,26 @@ impl FileSession {
 
     /// The session as the directory knows it.
     fn life(&self, step: Step) -> Result<Arc<Life>> {
-        let life = self.life.lock().clone();
+        let life = self.lines.life();
         life.ok_or_else(|| Error::closed(step).on("file"))
     }
 
     /// Begins anew in a directory that was removed: everything this session had is lost.
     fn revive(&self, step: Step) -> Result<()> {
-        {
-            let mut life = self.life.lock();
-            let Some(old) = &*life else {
+        let begun = self.lines.change_life(|life| {
+            let Some(old) = life else {
                 return Err(Error::closed(step).on("file"));
             };
             let dir = &self.world.dir;
             dir.prepare().map_err(|trouble| trouble.at(step))?;
-            if !old.presence.is_elsewhere() {
-                return Ok(());
+            let gone = old.presence.is_elsewhere();
+            if gone {
+                *old = self.begin(step)?;
             }
-            *life = Some(self.begin(step)?);
+            Ok(gone)
+        });
+        if !begun? {
+            return Ok(());
         }
         let why = format!("{} was removed", self.world.dir.root.display());
         tracing::warn!(why, "the session begins anew");
@@ -103,8 +105,9 @@ impl FileSession {
         let mut give_up = None;
         let mut revived = false;
         loop {
-            let life = self.life(step)?;
-            match self.attempt(&life, step, name, &mut work) {
+            let found = self.lines.slot_and_session(name);
+            let (slot, me) = found.ok_or_else(|| Error::closed(step).on("file"))?;
+            match self.attempt(slot, me, step, name, &mut work) {
                 Ok(Tried::Done(answer)) => return Ok(Some(answer)),
                 Ok(Tried::Absent) => return Ok(None),
                 Ok(Tried::Busy) => {}
@@ -119,30 +122,47 @@ impl FileSession {
             if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
                 return Err(self.world.busy(step, name));
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            // In a box: what is rarely needed must not make the future large.
+            Box::pin(tokio::time::sleep(Duration::from_millis(1))).await;
+        }
+    }
+
+    /// Like [`on`](Self::on), once: none if the line is busy, or the directory has to be made anew.
+    fn now<T>(
+        &self,
+        step: Step,
+        name: &Name,
+        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
+    ) -> Option<Result<Option<T>>> {
+        let (slot, me) = self.lines.slot_and_session(name)?;
+        match self.attempt(slot, me, step, name, &mut work) {
+            Ok(Tried::Done(answer)) => Some(Ok(Some(answer))),
+            Ok(Tried::Absent) => Some(Ok(None)),
+            Ok(Tried::Busy) => None,
+            Err(trouble) if trouble.is_missing() => None,
+            Err(trouble) => Some(Err(trouble.at(step))),
         }
     }
 
     fn attempt<T>(
         &self,
-        life: &Life,
+        slot: Arc<Shared<Slot>>,
+        me: SessionId,
         step: Step,
         name: &Name,
         work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
-    ) -> std::result::Result<Tried<T>, super::error::Trouble> {
-        let me = life.presence.id;
-        let slot = self.lines.slot(name);
+    ) -> std::result::Result<Tried<T>, Trouble> {
         let mut slot = slot.lock();
         let place = Place {
             dir: &self.world.dir,
             name,
             make: step == Step::Claim,
             // A file that had to be opened anew may be in a directory that was made anew.
-            opened: &|| life.presence.check(),
+            opened: &|| self.check(me),
         };
         let tried = self.lines.with(&mut slot, &place, |mut locked| {
             let work = |line: &mut Line, at: Moment| work(line, at, me);
-            self.world.work(&mut locked, Some(me), work)
+            self.world.work(&mut locked, Some(me), place.make, work)
         })?;
         let done = match tried {
             Tried::Done(done) => done,
@@ -157,13 +177,34 @@ impl FileSession {
         if slot.note.idle.is_some() {
             self.leave_untidy();
         }
-        for session in &slot.note.ahead {
-            super::alive::watch(&self.world.dir, *session, &life.ended);
-        }
+        self.watch(&slot.note.ahead);
         // What is told may come back here.
         drop(slot);
         self.tell(me, &done.changes);
         Ok(Tried::Done(done.answer))
+    }
+
+    /// Refuses to work on in the name of a session that is gone.
+    fn check(&self, me: SessionId) -> std::result::Result<(), Trouble> {
+        match self.lines.life() {
+            Some(life) if life.presence.id == me => life.presence.check(),
+            _ => Err(Trouble::io(
+                "find",
+                &self.world.dir.session(me),
+                Errno::NOENT,
+            )),
+        }
+    }
+
+    /// Wants to know when one of these sessions ends.
+    fn watch(&self, sessions: &Ids<SessionId>) {
+        if !sessions.is_empty()
+            && let Some(life) = self.lines.life()
+        {
+            for session in sessions {
+                super::alive::watch(&self.world.dir, *session, &life.ended);
+            }
+        }
     }
 
     fn tell(&self, me: SessionId, changes: &[Change]) {
@@ -204,6 +245,25 @@ impl FileSession {
         !life.presence.is_elsewhere()
     }
 
+    /// Lets a claim into its line.
+    fn join(&self, claim: &Claim, line: &mut Line, at: Moment, me: SessionId) -> Joined {
+        let ask = claim.ask(me);
+        let (answer, mut changes) = line.claim(&ask, at);
+        let in_the_way = match answer {
+            Ok(Standing::Waiting { .. } | Standing::Busy) => ahead_of(line, claim.id, me),
+            Err(Refusal::Capacity(_)) => line.places().map(|place| place.session).collect(),
+            _ => return (answer, changes),
+        };
+        match self.world.clear_way(line, at, in_the_way) {
+            None => (answer, changes),
+            Some(more) => {
+                let (answer, last) = line.claim(&ask, at);
+                changes.extend(more.into_iter().chain(last));
+                (answer, changes)
+            }
+        }
+    }
+
     async fn beat(&self, claim: &Claim) -> Result<Standing> {
         let standing = self.on(Step::Heartbeat, &claim.name, |line, at, me| {
             let (mut standing, mut changes) = line.heartbeat(claim.id, at);
@@ -219,30 +279,25 @@ impl FileSession {
     }
 }
 
+/// What a line says to a claim.
+type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
+
+fn standing(answer: Option<std::result::Result<Standing, Refusal>>) -> Result<Standing> {
+    let answer = answer.unwrap_or(Ok(Standing::Gone));
+    answer.map_err(|refusal| Error::from(refusal).on("file"))
+}
+
 #[async_trait]
 impl Session for FileSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let answer = self.on(Step::Claim, &claim.name, |line, at, me| {
-            let ask = claim.ask(me);
-            let (answer, mut changes) = line.claim(&ask, at);
-            let in_the_way = match answer {
-                Ok(Standing::Waiting { .. } | Standing::Busy) => ahead_of(line, claim.id, me),
-                Err(Refusal::Capacity(_)) => line.places().map(|place| place.session).collect(),
-                _ => return (answer, changes),
-            };
-            match self.world.clear_way(line, at, in_the_way) {
-                None => (answer, changes),
-                Some(more) => {
-                    let (answer, last) = line.claim(&ask, at);
-                    changes.extend(more.into_iter().chain(last));
-                    (answer, changes)
-                }
-            }
-        });
-        match answer.await? {
-            Some(answer) => answer.map_err(|refusal| Error::from(refusal).on("file")),
-            None => Ok(Standing::Gone),
-        }
+        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
+        standing(self.on(Step::Claim, &claim.name, join).await?)
+    }
+
+    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
+        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
+        let joined = self.now(Step::Claim, &claim.name, join)?;
+        Some(joined.and_then(standing))
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
@@ -266,14 +321,19 @@ impl Session for FileSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let released = self.on(Step::Release, &claim.name, |line, at, _| {
-            line.release(claim.id, used, at)
-        });
-        Ok(released.await?.unwrap_or(Release::Gone))
+        let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
+        let released = self.on(Step::Release, &claim.name, leave).await?;
+        Ok(released.unwrap_or(Release::Gone))
+    }
+
+    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
+        let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
+        let released = self.now(Step::Release, &claim.name, leave)?;
+        Some(released.map(|released| released.unwrap_or(Release::Gone)))
     }
 
     async fn close(&self) -> Result<()> {
-        let Some(life) = self.life.lock().clone() else {
+        let Some(life) = self.lines.life() else {
             return Ok(());
         };
         let me = life.presence.id;
@@ -287,7 +347,7 @@ impl Session for FileSession {
         }
         self.tidy_up().await;
         // With its file the last of the session goes, and whatever could not be released above.
-        drop(self.life.lock().take());
+        drop(self.lines.change_life(Option::take));
         failed.map_or(Ok(()), Err)
     }
 }

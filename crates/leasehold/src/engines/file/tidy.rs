@@ -15,7 +15,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(1);
 impl FileSession {
     /// Some line may be idle now: looks again in a while.
     pub(super) fn leave_untidy(&self) {
-        if !self.untidy.swap(true, Ordering::AcqRel) {
+        // A look first: most often it is known already.
+        if !self.untidy.load(Ordering::Acquire) && !self.untidy.swap(true, Ordering::AcqRel) {
             self.tidy.notify_one();
         }
     }

@@ -36,7 +36,7 @@ struct World {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Name, Kept>,
+    lines: ById<Name, Kept>,
     idle: Idle,
     sessions: ById<SessionId, (Identity, Inbox)>,
 }
