@@ -109,15 +109,16 @@ impl Line {
     /// with a smaller weight gives the difference back.
     pub fn claim(&mut self, ask: &Ask, at: Moment) -> (Result<Standing, Refusal>, Vec<Change>) {
         let mut changes = self.sweep_for(ask.id, at);
-        if let Err(refusal) = self.admits(ask, at) {
+        let found = self.find(ask.id);
+        if let Err(refusal) = self.admits(ask, found.is_none(), at) {
             return (Err(refusal), changes);
         }
-        if let Some(index) = self.find(ask.id) {
+        if let Some(index) = found {
             self.again(index, ask, at, &mut changes);
             return (Ok(self.standing_at(index, at)), changes);
         }
         self.capacity = ask.mode.capacity();
-        let first = self.waiters().len() == 0;
+        let first = self.waiting() == 0;
         let fits = first && self.fits(ask.mode.weight());
         if first && !fits {
             // A try tells it too: whoever only lingers gives up, and the next try gets in.
@@ -227,7 +228,7 @@ impl Line {
         }
     }
 
-    fn admits(&self, ask: &Ask, at: Moment) -> Result<(), Refusal> {
+    fn admits(&self, ask: &Ask, joins: bool, at: Moment) -> Result<(), Refusal> {
         let (weight, capacity) = (ask.mode.weight(), ask.mode.capacity());
         if weight == 0 || weight > capacity {
             return Err(Refusal::Weight);
@@ -235,8 +236,7 @@ impl Line {
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
         }
-        let joins = self.find(ask.id).is_none();
-        if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
+        if joins && self.last.max(at.floor) > last_before(self.waiting() + 1) {
             return Err(Refusal::Fences);
         }
         Ok(())
@@ -265,7 +265,7 @@ impl Line {
     /// Grants to the first waiter, which must fit. Its deadline does not move: only its own session moves it.
     fn grant_next(&mut self, at: Moment) {
         // A floor that jumped since the waiters were let in must not leave them without fences.
-        let floor = at.floor.min(last_before(self.waiters().len()));
+        let floor = at.floor.min(last_before(self.waiting()));
         let fence = self.last.max(floor).saturating_add(1);
         self.places[self.held].fence = Some(Fence::new(fence));
         self.last = block_end(fence);
@@ -279,6 +279,10 @@ impl Line {
         }
     }
 
+    fn waiting(&self) -> usize {
+        self.places.len() - self.held
+    }
+
     fn fits(&self, weight: u32) -> bool {
         let taken: u64 = self.holders().map(|place| u64::from(place.weight)).sum();
         taken + u64::from(weight) <= u64::from(self.capacity)
@@ -288,7 +292,7 @@ impl Line {
         Held {
             fence,
             block: FENCE_BLOCK,
-            wanted: self.waiters().len() > 0,
+            wanted: self.waiting() > 0,
         }
     }
 

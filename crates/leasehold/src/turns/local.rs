@@ -360,6 +360,9 @@ impl Drop for InLine<'_> {
 
 /// Only without the lock: a wake that nobody takes is dropped here, and its `Drop` locks again.
 fn send(wakes: Wakes) {
+    if wakes.is_empty() {
+        return;
+    }
     for (tell, wake) in wakes {
         drop(tell.send(wake));
     }

@@ -21,8 +21,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "newcomers are let in past the line",
         "line.rs",
-        "let first = self.waiters().len() == 0;",
-        "let first = PLANTED || self.waiters().len() == 0;",
+        "let first = self.waiting() == 0;",
+        "let first = PLANTED || self.waiting() == 0;",
         SEMAPHORE,
     ),
     mutant(
@@ -154,8 +154,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a dropped guard gives nothing back",
         "turns/turn.rs",
-        "self.local.keeper().discard(&self.grant);",
-        "if !PLANTED {\n                self.local.keeper().discard(&self.grant);\n            }",
+        "local.keeper().discard(&self.grant);",
+        "if !PLANTED {\n                local.keeper().discard(&self.grant);\n            }",
         MUTEX,
     ),
     mutant(

@@ -188,13 +188,16 @@ impl Note {
         let Some(me) = me else {
             return Self::default();
         };
-        let waits = line.waiters().filter(|place| place.session == me);
-        let ahead = waits.flat_map(|place| super::world::ahead_of(line, place.id, me));
-        Self {
+        let mut note = Self {
             mine: line.places().any(|place| place.session == me),
-            ahead: ahead.collect(),
+            ahead: Ids::default(),
             idle: line.is_idle().then_some(now),
+        };
+        for place in line.waiters().filter(|place| place.session == me) {
+            let ahead = super::world::ahead_of(line, place.id, me);
+            note.ahead.extend(ahead);
         }
+        note
     }
 
     /// There is no such line.
