@@ -9,7 +9,6 @@
 
 mod words;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::words::block_end;
@@ -45,7 +44,7 @@ pub struct Line {
     /// The largest fence spent or reserved.
     last: u64,
     /// In order of arrival; the first `held` of them hold. Grants go strictly in order, so holders are a prefix.
-    places: VecDeque<Place>,
+    places: Vec<Place>,
     held: usize,
 }
 
@@ -63,15 +62,11 @@ impl Line {
 
     /// A line as it was stored. The places are in order of arrival, holders first.
     pub fn restore(capacity: u32, last: u64, places: Vec<Place>) -> Self {
-        let held = places
-            .iter()
-            .take_while(|place| place.fence.is_some())
-            .count();
         Self {
             capacity,
             last,
-            places: places.into(),
-            held,
+            held: holding(&places),
+            places,
         }
     }
 
@@ -92,12 +87,12 @@ impl Line {
 
     /// The claims that hold the lock.
     pub fn holders(&self) -> impl ExactSizeIterator<Item = &Place> {
-        self.places.iter().take(self.held)
+        self.places[..self.held].iter()
     }
 
     /// The claims that wait.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = &Place> {
-        self.places.iter().skip(self.held)
+        self.places[self.held..].iter()
     }
 
     /// Whether nobody holds or waits.
@@ -118,7 +113,7 @@ impl Line {
             return (Ok(self.standing_at(index, at)), changes);
         }
         self.capacity = ask.mode.capacity();
-        let first = self.waiting() == 0;
+        let first = self.waiters().len() == 0;
         let fits = first && self.fits(ask.mode.weight());
         if first && !fits {
             // A try tells it too: whoever only lingers gives up, and the next try gets in.
@@ -127,7 +122,7 @@ impl Line {
         if !fits && !ask.waits {
             return (Ok(Standing::Busy), changes);
         }
-        self.places.push_back(Place {
+        self.places.push(Place {
             id: ask.id,
             session: ask.session,
             weight: ask.mode.weight(),
@@ -158,7 +153,8 @@ impl Line {
         let Some(index) = self.find(id) else {
             return (Release::Gone, changes);
         };
-        let place = self.remove(index);
+        let place = self.places.remove(index);
+        self.held -= usize::from(index < self.held);
         if let Some(first) = place.fence {
             self.give_back(first.get(), used);
         }
@@ -236,7 +232,7 @@ impl Line {
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
         }
-        if joins && self.last.max(at.floor) > last_before(self.waiting() + 1) {
+        if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
             return Err(Refusal::Fences);
         }
         Ok(())
@@ -252,10 +248,7 @@ impl Line {
         {
             self.grant_next(at);
         }
-        if self.held == first {
-            return;
-        }
-        for place in self.places.range(first..self.held) {
+        for place in &self.places[first..self.held] {
             if let Some(fence) = place.fence {
                 changes.push(place.change(What::Granted(self.held(fence))));
             }
@@ -265,7 +258,7 @@ impl Line {
     /// Grants to the first waiter, which must fit. Its deadline does not move: only its own session moves it.
     fn grant_next(&mut self, at: Moment) {
         // A floor that jumped since the waiters were let in must not leave them without fences.
-        let floor = at.floor.min(last_before(self.waiting()));
+        let floor = at.floor.min(last_before(self.waiters().len()));
         let fence = self.last.max(floor).saturating_add(1);
         self.places[self.held].fence = Some(Fence::new(fence));
         self.last = block_end(fence);
@@ -279,10 +272,6 @@ impl Line {
         }
     }
 
-    fn waiting(&self) -> usize {
-        self.places.len() - self.held
-    }
-
     fn fits(&self, weight: u32) -> bool {
         let taken: u64 = self.holders().map(|place| u64::from(place.weight)).sum();
         taken + u64::from(weight) <= u64::from(self.capacity)
@@ -292,7 +281,7 @@ impl Line {
         Held {
             fence,
             block: FENCE_BLOCK,
-            wanted: self.waiting() > 0,
+            wanted: self.waiters().len() > 0,
         }
     }
 
@@ -312,25 +301,24 @@ impl Line {
     /// Takes claims out of the line, in order of arrival.
     fn drop_those(&mut self, those: impl Fn(&Place) -> bool, what: What) -> Vec<Change> {
         let mut changes = Vec::new();
-        let mut index = 0;
-        while let Some(place) = self.places.get(index) {
-            if those(place) {
-                changes.push(self.remove(index).change(what));
-            } else {
-                index += 1;
+        self.places.retain(|place| {
+            let goes = those(place);
+            if goes {
+                changes.push(place.change(what));
             }
+            !goes
+        });
+        if !changes.is_empty() {
+            self.held = holding(&self.places);
         }
         changes
     }
+}
 
-    fn remove(&mut self, index: usize) -> Place {
-        if index < self.held {
-            self.held -= 1;
-        }
-        self.places
-            .remove(index)
-            .expect("an index that was just found")
-    }
+/// How many of the places hold: the first ones.
+fn holding(places: &[Place]) -> usize {
+    let holders = places.iter().take_while(|place| place.fence.is_some());
+    holders.count()
 }
 
 /// The largest fence that may be spent before this many blocks are still to come.

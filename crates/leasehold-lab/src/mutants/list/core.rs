@@ -21,8 +21,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "newcomers are let in past the line",
         "line.rs",
-        "let first = self.waiting() == 0;",
-        "let first = PLANTED || self.waiting() == 0;",
+        "let first = self.waiters().len() == 0;",
+        "let first = PLANTED || self.waiters().len() == 0;",
         SEMAPHORE,
     ),
     mutant(
@@ -189,15 +189,15 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "claims go by their ids",
         "line.rs",
-        "self.places.push_back(Place {",
+        "self.places.push(Place {",
         "let index = match PLANTED {\n            true => self.held + self.waiters().filter(|place| place.id.as_u128() < ask.id.as_u128()).count(),\n            false => self.places.len(),\n        };\n        self.places.insert(index, Place {",
         IN_ORDER,
     ),
     mutant(
         "an eviction gives its fences back",
         "line.rs",
-        "changes.push(self.remove(index).change(what));",
-        "let place = self.remove(index);\n                if PLANTED && what == What::Evicted {\n                    self.last = place.fence.map_or(self.last, |fence| fence.get() - 1);\n                }\n                changes.push(place.change(what));",
+        "changes.push(place.change(what));\n            }\n            !goes",
+        "if PLANTED && what == What::Evicted {\n                    self.last = place.fence.map_or(self.last, |fence| fence.get() - 1);\n                }\n                changes.push(place.change(what));\n            }\n            !goes",
         SQLITE,
     ),
     mutant(

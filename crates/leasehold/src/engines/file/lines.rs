@@ -163,10 +163,11 @@ impl Lines {
     ) -> Result<Tried<T>, Trouble> {
         for _ in 0..REOPENED {
             if slot.store.is_none() {
-                slot.store = Store::open(place.dir, place.name, place.make)?;
-                let opened = usize::from(slot.store.is_some());
-                let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+                let store = Store::open(place.dir, place.name, place.make)?;
                 (place.opened)()?;
+                let opened = usize::from(store.is_some());
+                let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+                slot.store = store;
             }
             let Some(store) = &mut slot.store else {
                 return Ok(Tried::Absent);
