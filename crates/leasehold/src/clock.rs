@@ -36,15 +36,19 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     Boot,
-    Simulated {
-        /// None: time passes by skips alone.
-        start: Option<tokio::time::Instant>,
-        skipped: Arc<AtomicU64>,
-        /// How far the wall clock was set, in microseconds.
-        set: Arc<AtomicI64>,
-        /// How much faster than tokio's time it runs, in millionths.
-        faster: i32,
-    },
+    /// In a box: a clock is part of every grant.
+    Simulated(Box<Simulated>),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Simulated {
+    /// None: time passes by skips alone.
+    start: Option<tokio::time::Instant>,
+    skipped: Arc<AtomicU64>,
+    /// How far the wall clock was set, in microseconds.
+    set: Arc<AtomicI64>,
+    /// How much faster than tokio's time it runs, in millionths.
+    faster: i32,
 }
 
 /// The wall clock at the start of simulated time, in microseconds.
@@ -58,28 +62,22 @@ impl Clock {
 
     /// Follows tokio's time, which a test may pause, and can skip ahead of it.
     pub fn simulated() -> Self {
-        Self(Source::Simulated {
-            start: Some(tokio::time::Instant::now()),
-            skipped: Arc::default(),
-            set: Arc::default(),
-            faster: 0,
-        })
+        let start = Some(tokio::time::Instant::now());
+        Self(Source::Simulated(Box::new(Simulated {
+            start,
+            ..Simulated::default()
+        })))
     }
 
     /// Stands still but for [`skip`](Self::skip): what an engine does at one moment can be compared exactly.
     pub fn stopped() -> Self {
-        Self(Source::Simulated {
-            start: None,
-            skipped: Arc::default(),
-            set: Arc::default(),
-            faster: 0,
-        })
+        Self(Source::Simulated(Box::default()))
     }
 
     /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
     pub fn skip(&self, by: Duration) {
-        if let Source::Simulated { skipped, .. } = &self.0 {
-            let _ = skipped.fetch_add(micros(by), Ordering::SeqCst);
+        if let Source::Simulated(simulated) = &self.0 {
+            let _ = simulated.skipped.fetch_add(micros(by), Ordering::SeqCst);
         }
     }
 
@@ -94,8 +92,8 @@ impl Clock {
     /// assert_eq!((clock.now(), clock.wall()), (now, wall - 3_600_000_000));
     /// ```
     pub fn set_wall(&self, by: i64) {
-        if let Source::Simulated { set, .. } = &self.0 {
-            let _ = set.fetch_add(by, Ordering::SeqCst);
+        if let Source::Simulated(simulated) = &self.0 {
+            let _ = simulated.set.fetch_add(by, Ordering::SeqCst);
         }
     }
 
@@ -113,8 +111,8 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn faster(mut self, millionths: i32) -> Self {
-        if let Source::Simulated { faster, .. } = &mut self.0 {
-            *faster = millionths;
+        if let Source::Simulated(simulated) = &mut self.0 {
+            simulated.faster = millionths;
         }
         self
     }
@@ -123,15 +121,10 @@ impl Clock {
     pub fn now(&self) -> Micros {
         match &self.0 {
             Source::Boot => read(ClockId::Boottime),
-            Source::Simulated {
-                start,
-                skipped,
-                faster,
-                ..
-            } => {
-                let passed = start.map_or(0, |start| micros(start.elapsed()));
-                let passed = passed + skipped.load(Ordering::SeqCst);
-                let more = passed as i64 / 1_000 * i64::from(*faster) / 1_000;
+            Source::Simulated(simulated) => {
+                let passed = simulated.start.map_or(0, |start| micros(start.elapsed()));
+                let passed = passed + simulated.skipped.load(Ordering::SeqCst);
+                let more = passed as i64 / 1_000 * i64::from(simulated.faster) / 1_000;
                 // Starts at an hour, so that "a while ago" is never below zero.
                 (3_600_000_000 + passed).saturating_add_signed(more)
             }
@@ -142,8 +135,9 @@ impl Clock {
     pub fn wall(&self) -> Micros {
         match &self.0 {
             Source::Boot => read(ClockId::Realtime),
-            Source::Simulated { set, .. } => {
-                (SIMULATED_WALL + self.now()).saturating_add_signed(set.load(Ordering::SeqCst))
+            Source::Simulated(simulated) => {
+                let set = simulated.set.load(Ordering::SeqCst);
+                (SIMULATED_WALL + self.now()).saturating_add_signed(set)
             }
         }
     }

@@ -103,7 +103,8 @@ impl Line {
     /// Joins the line, or, for a claim already in it, says that its session is alive. A holder that asks again
     /// with a smaller weight gives the difference back.
     pub fn claim(&mut self, ask: &Ask, at: Moment) -> (Result<Standing, Refusal>, Vec<Change>) {
-        let mut changes = self.sweep_for(ask.id, at);
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, ask.id, at);
         let found = self.find(ask.id);
         if let Err(refusal) = self.admits(ask, found.is_none(), at) {
             return (Err(refusal), changes);
@@ -139,7 +140,8 @@ impl Line {
 
     /// Says that a claim's session is alive, and asks where the claim stands.
     pub fn heartbeat(&mut self, id: ClaimId, at: Moment) -> (Standing, Vec<Change>) {
-        let changes = self.sweep_for(id, at);
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, id, at);
         if let Some(index) = self.find(id) {
             self.places[index].heard(at.now);
         }
@@ -149,7 +151,8 @@ impl Line {
     /// Leaves the line, holding or waiting. Of a holder's block of fences only the first `used` are spent; the
     /// first of all counts as spent, because it was told.
     pub fn release(&mut self, id: ClaimId, used: u32, at: Moment) -> (Release, Vec<Change>) {
-        let mut changes = self.sweep_for(id, at);
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, id, at);
         let Some(index) = self.find(id) else {
             return (Release::Gone, changes);
         };
@@ -169,10 +172,20 @@ impl Line {
 
     /// Like [`sweep`](Self::sweep), and drops the claims of sessions known to be dead.
     pub fn sweep_dead(&mut self, at: Moment, dead: impl Fn(SessionId) -> bool) -> Vec<Change> {
-        let ended = |place: &Place| place.deadline <= at.now || dead(place.session);
-        let mut changes = self.drop_those(ended, What::Expired);
-        self.promote(at, &mut changes);
+        let mut changes = Vec::new();
+        self.sweep_into(&mut changes, at, dead);
         changes
+    }
+
+    fn sweep_into(
+        &mut self,
+        changes: &mut Vec<Change>,
+        at: Moment,
+        dead: impl Fn(SessionId) -> bool,
+    ) {
+        let ended = |place: &Place| place.deadline <= at.now || dead(place.session);
+        self.drop_those(changes, ended, What::Expired);
+        self.promote(at, changes);
     }
 
     /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
@@ -182,7 +195,7 @@ impl Line {
             Some(fence) => place.owns(fence),
             None => place.fence.is_some(),
         };
-        changes.extend(self.drop_those(meant, What::Evicted));
+        self.drop_those(&mut changes, meant, What::Evicted);
         self.promote(at, &mut changes);
         changes
     }
@@ -207,10 +220,9 @@ impl Line {
 
     /// What a sweep changed for others than the claim that asks: an end told beside the answer could be taken for
     /// the end of a claim that has just joined again.
-    fn sweep_for(&mut self, asker: ClaimId, at: Moment) -> Vec<Change> {
-        let mut changes = self.sweep(at);
+    fn sweep_for(&mut self, changes: &mut Vec<Change>, asker: ClaimId, at: Moment) {
+        self.sweep_into(changes, at, |_| false);
         changes.retain(|change| change.claim != asker);
-        changes
     }
 
     /// A claim that is already in the line asks again.
@@ -299,8 +311,13 @@ impl Line {
     }
 
     /// Takes claims out of the line, in order of arrival.
-    fn drop_those(&mut self, those: impl Fn(&Place) -> bool, what: What) -> Vec<Change> {
-        let mut changes = Vec::new();
+    fn drop_those(
+        &mut self,
+        changes: &mut Vec<Change>,
+        those: impl Fn(&Place) -> bool,
+        what: What,
+    ) {
+        let before = self.places.len();
         self.places.retain(|place| {
             let goes = those(place);
             if goes {
@@ -308,10 +325,9 @@ impl Line {
             }
             !goes
         });
-        if !changes.is_empty() {
+        if self.places.len() < before {
             self.held = holding(&self.places);
         }
-        changes
     }
 }
 

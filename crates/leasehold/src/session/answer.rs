@@ -14,8 +14,7 @@ pub(super) async fn within<T>(patience: Duration, call: impl Future<Output = T>)
     let at_once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
     match at_once {
         Poll::Ready(answer) => Some(answer),
-        // In a box: a timer inside would make every future around this one large, and moving them costs.
-        Poll::Pending => Box::pin(tokio::time::timeout(patience, call)).await.ok(),
+        Poll::Pending => tokio::time::timeout(patience, call).await.ok(),
     }
 }
 

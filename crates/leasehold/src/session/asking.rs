@@ -14,55 +14,58 @@ use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Held, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 
-/// What came of asking.
-pub(crate) enum Asked {
-    Granted(Arc<Grant>),
-    /// A try found no room.
-    Busy,
-}
-
 impl Keeper {
-    /// Asks the engine, and waits if the claim waits. Dropped at any await, it leaves at most one release behind.
+    /// Asks the engine, and waits if the claim waits; none if a try found no room. Dropped at any await, it leaves at
+    /// most one release behind.
     pub(crate) async fn ask(
         &self,
-        mut claim: Claim,
+        mut claim: Arc<Claim>,
         keep_alive: bool,
         home: &Weak<dyn Home>,
-    ) -> Result<Asked> {
+    ) -> Result<Option<Arc<Grant>>> {
         loop {
-            let attempt = Arc::new(claim);
             // Armed before the first byte leaves.
-            let armed = self.arm(&attempt, keep_alive, home)?;
+            let armed = self.arm(&claim, keep_alive, home)?;
             let sent = self.clock.now();
-            match self.attempt(&attempt, sent).await {
+            let outcome = match self.session.claim_now(&claim) {
+                Some(Ok(Standing::Held(held))) => Ok(Outcome::Granted(held)),
+                // In a box: with a wait and its timer inside, every future around this one would be large to move.
+                answer => Box::pin(self.attempt(&claim, sent, answer)).await,
+            };
+            match outcome {
                 Ok(Outcome::Granted(held)) => {
-                    let grant = self.granted(&attempt, sent, held);
-                    let grant = grant.ok_or_else(|| self.late(&attempt))?;
+                    let grant = self.granted(&claim, sent, held);
+                    let grant = grant.ok_or_else(|| self.late(&claim))?;
                     armed.disarm();
-                    return Ok(Asked::Granted(grant));
+                    return Ok(Some(grant));
                 }
                 Ok(Outcome::Busy) => {
                     armed.forget();
-                    return Ok(Asked::Busy);
+                    return Ok(None);
                 }
-                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&attempt, &why)),
+                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&claim, &why)),
                 // Our place in line is gone (a pause, an eviction): join again, as somebody new.
                 Ok(Outcome::Ended(_)) => {}
                 Err(error) => {
                     if !error.may_have_happened() {
                         armed.forget();
                     }
-                    return Err(error.of(&attempt.name));
+                    return Err(error.of(&claim.name));
                 }
             }
-            claim = (*attempt).clone();
-            claim.id = ClaimId::random();
+            drop(armed);
+            claim = anew(&claim);
         }
     }
 
-    /// One claim, from the first byte to the end of its wait.
-    async fn attempt(&self, claim: &Claim, sent: Micros) -> Result<Outcome> {
-        let answer = match self.session.claim_now(claim) {
+    /// One claim, from the first byte to the end of its wait, unless it was answered at once.
+    async fn attempt(
+        &self,
+        claim: &Claim,
+        sent: Micros,
+        answer: Option<Result<Standing>>,
+    ) -> Result<Outcome> {
+        let answer = match answer {
             None => within(patience(claim), self.session.claim(claim)).await,
             answer => answer,
         };
@@ -169,6 +172,13 @@ impl Keeper {
         self.wake_by(wake);
         (now < grant.until()).then_some(grant)
     }
+}
+
+/// The same claim, of somebody new.
+fn anew(claim: &Claim) -> Arc<Claim> {
+    let mut again = claim.clone();
+    again.id = ClaimId::random();
+    Arc::new(again)
 }
 
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.

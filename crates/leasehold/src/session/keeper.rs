@@ -79,7 +79,8 @@ impl Keeper {
         let mut backup = Backup(Some((self, grant)));
         let (claim, used) = (&grant.claim, grant.turns());
         let answer = match self.session.release_now(claim, used) {
-            None => within(patience(claim), self.session.release(claim, used)).await,
+            // In a box: with the call and its timer inside, a release would be large to move.
+            None => Box::pin(within(patience(claim), self.session.release(claim, used))).await,
             answer => answer,
         };
         match answer {

@@ -10,7 +10,7 @@ use crate::claim::{Claim, Mode};
 use crate::clock::micros;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
-use crate::session::{Asked, Grant, Home, Keeper, State as Validity};
+use crate::session::{Grant, Home, Keeper, State as Validity};
 use crate::sync::Shared;
 
 /// The line of one name inside this process.
@@ -60,13 +60,13 @@ impl Local {
     }
 
     /// Waits for a turn; none if the ask was a try and there was no room.
-    pub(crate) async fn take(self: &Arc<Self>, ask: Ask) -> Result<Option<Turn>> {
-        let wake = match self.begin(&ask)? {
+    pub(crate) async fn take(self: &Arc<Self>, ask: &Ask) -> Result<Option<Turn>> {
+        let wake = match self.begin(ask)? {
             Start::Turn(turn) => return Ok(Some(turn)),
             Start::Busy => return Ok(None),
             Start::Alone => {
-                let granted = self.ask_engine(&ask).await?;
-                return Ok(granted.map(|grant| self.clone().enter(&ask, grant, false)));
+                let granted = self.ask_engine(ask).await?;
+                return Ok(granted.map(|grant| self.clone().enter(ask, grant, false)));
             }
             Start::Front(front) => Wake::Front(front),
             Start::Wait(ticket, told) => {
@@ -81,8 +81,8 @@ impl Local {
         match wake {
             Wake::Turn(turn) => Ok(Some(turn)),
             Wake::Front(front) => {
-                let granted = self.ask_engine(&ask).await?;
-                Ok(granted.and_then(|grant| front.granted(&ask, grant)))
+                let granted = self.ask_engine(ask).await?;
+                Ok(granted.and_then(|grant| front.granted(ask, grant)))
             }
         }
     }
@@ -122,13 +122,12 @@ impl Local {
         Ok(Start::Wait(ticket, told))
     }
 
-    async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
-        let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
-        claim.waits = ask.waits;
-        match self.keeper.ask(claim, ask.keep_alive, &self.home).await? {
-            Asked::Granted(grant) => Ok(Some(grant)),
-            Asked::Busy => Ok(None),
-        }
+    fn ask_engine(&self, ask: &Ask) -> impl Future<Output = Result<Option<Arc<Grant>>>> {
+        let claim = Arc::new(Claim {
+            waits: ask.waits,
+            ..Claim::new(self.name.clone(), ask.mode, ask.lease)
+        });
+        self.keeper.ask(claim, ask.keep_alive, &self.home)
     }
 
     /// A new grant, with its first turn.

@@ -77,8 +77,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "asks again under the same id",
         "session/asking.rs",
-        "claim.id = ClaimId::random();",
-        "if !PLANTED {\n                claim.id = ClaimId::random();\n            }",
+        "again.id = ClaimId::random();",
+        "if !PLANTED {\n                again.id = ClaimId::random();\n            }",
         MUTEX,
     ),
     mutant(
