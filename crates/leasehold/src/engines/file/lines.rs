@@ -38,7 +38,7 @@ struct Table {
 /// What a session knows of one line. Its lock also keeps two threads from sharing the file's lock.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     /// How the line was when the session last looked.
     pub(super) note: Note,
 }
@@ -137,19 +137,19 @@ impl Lines {
             .get(name)
             .is_some_and(|slot| Arc::strong_count(slot) == 1 && like(&slot.lock()));
         if unused && let Some(slot) = slots.remove(name) {
-            self.close(&mut slot.lock());
+            self.close(&mut slot.lock().store);
         }
     }
 
     /// Closes the files that nobody is at work on: those with the lock of the table held have no other user.
     fn close_some(&self, slots: &Slots) {
         for slot in slots.values().filter(|slot| Arc::strong_count(slot) == 1) {
-            self.close(&mut slot.lock());
+            self.close(&mut slot.lock().store);
         }
     }
 
-    fn close(&self, slot: &mut Slot) {
-        if slot.store.take().is_some() {
+    fn close(&self, store: &mut Option<Store>) {
+        if store.take().is_some() {
             let _ = self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -157,19 +157,19 @@ impl Lines {
     /// Works on a slot's locked file.
     pub(super) fn with<T>(
         &self,
-        slot: &mut Slot,
+        slot: &mut Option<Store>,
         place: &Place<'_>,
         work: impl FnOnce(Locked<'_>) -> Result<T, Trouble>,
     ) -> Result<Tried<T>, Trouble> {
         for _ in 0..REOPENED {
-            if slot.store.is_none() {
+            if slot.is_none() {
                 let store = Store::open(place.dir, place.name, place.make)?;
                 (place.opened)()?;
                 let opened = usize::from(store.is_some());
                 let _ = self.open.fetch_add(opened, Ordering::Relaxed);
-                slot.store = store;
+                *slot = store;
             }
-            let Some(store) = &mut slot.store else {
+            let Some(store) = slot else {
                 return Ok(Tried::Absent);
             };
             match store.lock()? {
@@ -184,21 +184,15 @@ impl Lines {
 }
 
 impl Note {
-    /// What matters of a line to one session, or to nobody.
-    pub(super) fn of(line: &Line, me: Option<SessionId>, now: Micros) -> Self {
-        let Some(me) = me else {
-            return Self::default();
-        };
-        let mut note = Self {
-            mine: line.places().any(|place| place.session == me),
-            ahead: Ids::default(),
-            idle: line.is_idle().then_some(now),
-        };
+    /// Takes down what matters of a line to one session.
+    pub(super) fn take(&mut self, line: &Line, me: SessionId, now: Micros) {
+        self.mine = line.places().any(|place| place.session == me);
+        self.idle = line.is_idle().then_some(now);
+        self.ahead.clear();
         for place in line.waiters().filter(|place| place.session == me) {
             let ahead = super::world::ahead_of(line, place.id, me);
-            note.ahead.extend(ahead);
+            self.ahead.extend(ahead);
         }
-        note
     }
 
     /// There is no such line.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::error::Trouble;
 use super::life::Life;
 use super::lines::{Lines, Note, Place, Slot, Tried};
-use super::world::{PATIENCE, World, ahead_of};
+use super::world::{For, PATIENCE, World, ahead_of};
 use crate::claim::{Claim, Ids, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
@@ -153,6 +153,7 @@ impl FileSession {
         work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
     ) -> std::result::Result<Tried<T>, Trouble> {
         let mut slot = slot.lock();
+        let Slot { store, note } = &mut *slot;
         let place = Place {
             dir: &self.world.dir,
             name,
@@ -160,24 +161,28 @@ impl FileSession {
             // A file that had to be opened anew may be in a directory that was made anew.
             opened: &|| self.check(me),
         };
-        let tried = self.lines.with(&mut slot, &place, |mut locked| {
+        let tried = self.lines.with(store, &place, |mut locked| {
+            let by = For {
+                session: me,
+                joins: place.make,
+                note: &mut *note,
+            };
             let work = |line: &mut Line, at: Moment| work(line, at, me);
-            self.world.work(&mut locked, Some(me), place.make, work)
+            self.world.work(&mut locked, Some(by), work)
         })?;
         let done = match tried {
             Tried::Done(done) => done,
             Tried::Busy => return Ok(Tried::Busy),
             Tried::Absent => {
-                slot.note = Note::absent(self.world.clock.now());
+                *note = Note::absent(self.world.clock.now());
                 self.leave_untidy();
                 return Ok(Tried::Absent);
             }
         };
-        slot.note = done.note;
-        if slot.note.idle.is_some() {
+        if note.idle.is_some() {
             self.leave_untidy();
         }
-        self.watch(&slot.note.ahead);
+        self.watch(&note.ahead);
         // What is told may come back here.
         drop(slot);
         self.tell(me, &done.changes);

@@ -182,8 +182,9 @@ impl Locked<'_> {
         Ok(&mut store.line)
     }
 
-    /// Makes the line as it is now the file's state; the one before it stands until the last byte is written.
-    pub(super) fn write(&mut self) -> Result<(), Trouble> {
+    /// Makes the line as it is now the file's state, and shows it; the one before it stands until the last byte is
+    /// written.
+    pub(super) fn write(&mut self) -> Result<&Line, Trouble> {
         let (store, from) = (&mut *self.store, self.from);
         let sequence = from.map_or(1, |spot| spot.sequence.saturating_add(1));
         let (boot, name) = (&store.boot, &store.name);
@@ -192,7 +193,7 @@ impl Locked<'_> {
             && record::same(&store.next, &store.bytes()[spot.at..spot.at + spot.len])
         {
             store.spot = from;
-            return Ok(());
+            return Ok(&store.line);
         }
         let len = store.next.len();
         let at = from.map_or(0, |spot| spot.next(len));
@@ -207,7 +208,7 @@ impl Locked<'_> {
         if at == 0 && !store.mapped && store.bytes.len() > LARGE && len <= PAGE {
             let _ = rustix::fs::ftruncate(&store.file, PAGE as u64);
         }
-        Ok(())
+        Ok(&store.line)
     }
 
     /// Removes the file of an idle line, unless that has to wait: says whether. Whoever has it open finds it empty

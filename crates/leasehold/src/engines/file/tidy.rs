@@ -60,7 +60,7 @@ impl FileSession {
     /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
     fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
         let place = Place::existing(&self.world.dir, name);
-        let removed = self.lines.with(slot, &place, |mut locked| {
+        let removed = self.lines.with(&mut slot.store, &place, |mut locked| {
             let line = locked.line()?;
             let idle = line.is_idle();
             match idle && line.last_fence() < at.floor {

@@ -28,8 +28,14 @@ pub(super) struct Done<T> {
     pub(super) answer: T,
     /// To be told once the file is unlocked.
     pub(super) changes: Vec<Change>,
-    /// What matters of the line as it is now.
-    pub(super) note: Note,
+}
+
+/// For whom work is done, and what he remembers of the line.
+pub(super) struct For<'a> {
+    pub(super) session: SessionId,
+    /// Whether one of his claims may join the line.
+    pub(super) joins: bool,
+    pub(super) note: &'a mut Note,
 }
 
 /// How long a line may be busy with others before an operation gives up.
@@ -61,15 +67,15 @@ impl World {
         }
     }
 
-    /// Does one piece of work on a locked line, perhaps for a claim that joins it. If this fails, nothing has happened.
+    /// Does one piece of work on a locked line, for a session or for nobody. If this fails, nothing has happened.
     pub(super) fn work<T>(
         &self,
         locked: &mut Locked<'_>,
-        me: Option<SessionId>,
-        joins: bool,
+        me: Option<For<'_>>,
         work: impl FnOnce(&mut Line, Moment) -> (T, Vec<Change>),
     ) -> Result<Done<T>, Trouble> {
         let line = locked.line()?;
+        let joins = me.as_ref().is_some_and(|me| me.joins);
         let at = match joins || line.waiters().len() > 0 {
             true => self.moment(),
             // Nobody can be granted anything, so no fence is needed: the wall clock is not looked at.
@@ -79,14 +85,13 @@ impl World {
             },
         };
         let (answer, mut changes) = work(line, at);
-        self.skip_dead(line, at, me, &mut changes);
-        let note = Note::of(line, me, at.now);
-        locked.write()?;
-        Ok(Done {
-            answer,
-            changes,
-            note,
-        })
+        let session = me.as_ref().map(|me| me.session);
+        self.skip_dead(line, at, session, &mut changes);
+        let line = locked.write()?;
+        if let Some(me) = me {
+            me.note.take(line, me.session, at.now);
+        }
+        Ok(Done { answer, changes })
     }
 
     /// No grant stays with a session that is dead: the next one gets it.
