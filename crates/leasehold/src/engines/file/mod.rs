@@ -16,6 +16,7 @@ mod store;
 mod tidy;
 mod trace;
 mod view;
+mod work;
 mod world;
 
 use std::path::Path;

@@ -182,9 +182,13 @@ impl Locked<'_> {
         Ok(&mut store.line)
     }
 
-    /// Makes the line as it is now the file's state, and shows it; the one before it stands until the last byte is
-    /// written.
-    pub(super) fn write(&mut self) -> Result<&Line, Trouble> {
+    /// The line as it was written.
+    pub(super) fn written(&self) -> &Line {
+        &self.store.line
+    }
+
+    /// Makes the line as it is now the file's state; the one before it stands until the last byte is written.
+    pub(super) fn write(&mut self) -> Result<(), Trouble> {
         let (store, from) = (&mut *self.store, self.from);
         let sequence = from.map_or(1, |spot| spot.sequence.saturating_add(1));
         let (boot, name) = (&store.boot, &store.name);
@@ -193,7 +197,7 @@ impl Locked<'_> {
             && record::same(&store.next, &store.bytes()[spot.at..spot.at + spot.len])
         {
             store.spot = from;
-            return Ok(&store.line);
+            return Ok(());
         }
         let len = store.next.len();
         let at = from.map_or(0, |spot| spot.next(len));
@@ -208,7 +212,7 @@ impl Locked<'_> {
         if at == 0 && !store.mapped && store.bytes.len() > LARGE && len <= PAGE {
             let _ = rustix::fs::ftruncate(&store.file, PAGE as u64);
         }
-        Ok(&store.line)
+        Ok(())
     }
 
     /// Removes the file of an idle line, unless that has to wait: says whether. Whoever has it open finds it empty

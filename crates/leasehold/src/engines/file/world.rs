@@ -87,9 +87,9 @@ impl World {
         let (answer, mut changes) = work(line, at);
         let session = me.as_ref().map(|me| me.session);
         self.skip_dead(line, at, session, &mut changes);
-        let line = locked.write()?;
+        locked.write()?;
         if let Some(me) = me {
-            me.note.take(line, me.session, at.now);
+            me.note.take(locked.written(), me.session, at.now);
         }
         Ok(Done { answer, changes })
     }
