@@ -267,6 +267,11 @@ impl Session for FaultySession {
             .await
     }
 
+    /// Never at once: every fault is a fault of `claim`.
+    fn claim_now(&self, _: &Claim) -> Option<Result<Standing>> {
+        None
+    }
+
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
         self.plan.state().claims_beaten += claims.len() as u64;
         let call = || self.inner.heartbeat(claims);
@@ -286,6 +291,10 @@ impl Session for FaultySession {
         self.plan
             .through(Op::Release, Step::Release, first, again)
             .await
+    }
+
+    fn release_now(&self, _: &Claim, _: u32) -> Option<Result<Release>> {
+        None
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! One request for a name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
@@ -145,8 +145,11 @@ random_id! {
     SessionId
 }
 
-/// Things by a random id, which is its own hash.
+/// Things by a random id, which is its own hash, or by a name, which knows its own.
 pub(crate) type ById<Id, T> = HashMap<Id, T, BuildHasherDefault<IdHasher>>;
+
+/// A set of random ids.
+pub(crate) type Ids<Id> = HashSet<Id, BuildHasherDefault<IdHasher>>;
 
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
@@ -156,6 +159,10 @@ impl Hasher for IdHasher {
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 
     fn write_u128(&mut self, id: u128) {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
+
 /// Microseconds on some clock.
 pub type Micros = u64;
 
@@ -34,15 +36,19 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     Boot,
-    Simulated {
-        /// None: time passes by skips alone.
-        start: Option<tokio::time::Instant>,
-        skipped: Arc<AtomicU64>,
-        /// How far the wall clock was set, in microseconds.
-        set: Arc<AtomicI64>,
-        /// How much faster than tokio's time it runs, in millionths.
-        faster: i32,
-    },
+    /// In a box: a clock is part of every grant.
+    Simulated(Box<Simulated>),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Simulated {
+    /// None: time passes by skips alone.
+    start: Option<tokio::time::Instant>,
+    skipped: Arc<AtomicU64>,
+    /// How far the wall clock was set, in microseconds.
+    set: Arc<AtomicI64>,
+    /// How much faster than tokio's time it runs, in millionths.
+    faster: i32,
 }
 
 /// The wall clock at the start of simulated time, in microseconds.
@@ -56,28 +62,22 @@ impl Clock {
 
     /// Follows tokio's time, which a test may pause, and can skip ahead of it.
     pub fn simulated() -> Self {
-        Self(Source::Simulated {
-            start: Some(tokio::time::Instant::now()),
-            skipped: Arc::default(),
-            set: Arc::default(),
-            faster: 0,
-        })
+        let start = Some(tokio::time::Instant::now());
+        Self(Source::Simulated(Box::new(Simulated {
+            start,
+            ..Simulated::default()
+        })))
     }
 
     /// Stands still but for [`skip`](Self::skip): what an engine does at one moment can be compared exactly.
     pub fn stopped() -> Self {
-        Self(Source::Simulated {
-            start: None,
-            skipped: Arc::default(),
-            set: Arc::default(),
-            faster: 0,
-        })
+        Self(Source::Simulated(Box::default()))
     }
 
     /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
     pub fn skip(&self, by: Duration) {
-        if let Source::Simulated { skipped, .. } = &self.0 {
-            let _ = skipped.fetch_add(micros(by), Ordering::SeqCst);
+        if let Source::Simulated(simulated) = &self.0 {
+            let _ = simulated.skipped.fetch_add(micros(by), Ordering::SeqCst);
         }
     }
 
@@ -92,8 +92,8 @@ impl Clock {
     /// assert_eq!((clock.now(), clock.wall()), (now, wall - 3_600_000_000));
     /// ```
     pub fn set_wall(&self, by: i64) {
-        if let Source::Simulated { set, .. } = &self.0 {
-            let _ = set.fetch_add(by, Ordering::SeqCst);
+        if let Source::Simulated(simulated) = &self.0 {
+            let _ = simulated.set.fetch_add(by, Ordering::SeqCst);
         }
     }
 
@@ -111,8 +111,8 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn faster(mut self, millionths: i32) -> Self {
-        if let Source::Simulated { faster, .. } = &mut self.0 {
-            *faster = millionths;
+        if let Source::Simulated(simulated) = &mut self.0 {
+            simulated.faster = millionths;
         }
         self
     }
@@ -120,16 +120,11 @@ impl Clock {
     /// Now, in microseconds since some fixed moment of this machine's boot.
     pub fn now(&self) -> Micros {
         match &self.0 {
-            Source::Boot => boot_now(),
-            Source::Simulated {
-                start,
-                skipped,
-                faster,
-                ..
-            } => {
-                let passed = start.map_or(0, |start| micros(start.elapsed()));
-                let passed = passed + skipped.load(Ordering::SeqCst);
-                let more = passed as i64 / 1_000 * i64::from(*faster) / 1_000;
+            Source::Boot => read(ClockId::Boottime),
+            Source::Simulated(simulated) => {
+                let passed = simulated.start.map_or(0, |start| micros(start.elapsed()));
+                let passed = passed + simulated.skipped.load(Ordering::SeqCst);
+                let more = passed as i64 / 1_000 * i64::from(simulated.faster) / 1_000;
                 // Starts at an hour, so that "a while ago" is never below zero.
                 (3_600_000_000 + passed).saturating_add_signed(more)
             }
@@ -139,11 +134,10 @@ impl Clock {
     /// Now, in microseconds of the wall clock. For fences and for people, never for validity.
     pub fn wall(&self) -> Micros {
         match &self.0 {
-            Source::Boot => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, micros),
-            Source::Simulated { set, .. } => {
-                (SIMULATED_WALL + self.now()).saturating_add_signed(set.load(Ordering::SeqCst))
+            Source::Boot => read(ClockId::Realtime),
+            Source::Simulated(simulated) => {
+                let set = simulated.set.load(Ordering::SeqCst);
+                (SIMULATED_WALL + self.now()).saturating_add_signed(set)
             }
         }
     }
@@ -171,9 +165,10 @@ impl Clock {
     }
 }
 
-fn boot_now() -> Micros {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+fn read(clock: ClockId) -> Micros {
+    let time = rustix::time::clock_gettime(clock);
+    // A wall clock before 1970 counts as none.
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
 /// A duration in whole microseconds, at most `u64::MAX`.

@@ -9,7 +9,6 @@
 
 mod words;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::words::block_end;
@@ -45,7 +44,7 @@ pub struct Line {
     /// The largest fence spent or reserved.
     last: u64,
     /// In order of arrival; the first `held` of them hold. Grants go strictly in order, so holders are a prefix.
-    places: VecDeque<Place>,
+    places: Vec<Place>,
     held: usize,
 }
 
@@ -63,15 +62,11 @@ impl Line {
 
     /// A line as it was stored. The places are in order of arrival, holders first.
     pub fn restore(capacity: u32, last: u64, places: Vec<Place>) -> Self {
-        let held = places
-            .iter()
-            .take_while(|place| place.fence.is_some())
-            .count();
         Self {
             capacity,
             last,
-            places: places.into(),
-            held,
+            held: holding(&places),
+            places,
         }
     }
 
@@ -92,12 +87,12 @@ impl Line {
 
     /// The claims that hold the lock.
     pub fn holders(&self) -> impl ExactSizeIterator<Item = &Place> {
-        self.places.iter().take(self.held)
+        self.places[..self.held].iter()
     }
 
     /// The claims that wait.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = &Place> {
-        self.places.iter().skip(self.held)
+        self.places[self.held..].iter()
     }
 
     /// Whether nobody holds or waits.
@@ -108,13 +103,15 @@ impl Line {
     /// Joins the line, or, for a claim already in it, says that its session is alive. A holder that asks again
     /// with a smaller weight gives the difference back.
     pub fn claim(&mut self, ask: &Ask, at: Moment) -> (Result<Standing, Refusal>, Vec<Change>) {
-        let mut changes = self.sweep_for(ask.id, at);
-        if let Err(refusal) = self.admits(ask, at) {
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, ask.id, at);
+        let found = self.find(ask.id);
+        if let Err(refusal) = self.admits(ask, found.is_none(), at) {
             return (Err(refusal), changes);
         }
-        if let Some(index) = self.find(ask.id) {
+        if let Some(index) = found {
             self.again(index, ask, at, &mut changes);
-            return (Ok(self.standing(ask.id, at)), changes);
+            return (Ok(self.standing_at(index, at)), changes);
         }
         self.capacity = ask.mode.capacity();
         let first = self.waiters().len() == 0;
@@ -126,7 +123,7 @@ impl Line {
         if !fits && !ask.waits {
             return (Ok(Standing::Busy), changes);
         }
-        self.places.push_back(Place {
+        self.places.push(Place {
             id: ask.id,
             session: ask.session,
             weight: ask.mode.weight(),
@@ -138,12 +135,13 @@ impl Line {
         if fits {
             self.grant_next(at);
         }
-        (Ok(self.standing(ask.id, at)), changes)
+        (Ok(self.standing_at(self.places.len() - 1, at)), changes)
     }
 
     /// Says that a claim's session is alive, and asks where the claim stands.
     pub fn heartbeat(&mut self, id: ClaimId, at: Moment) -> (Standing, Vec<Change>) {
-        let changes = self.sweep_for(id, at);
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, id, at);
         if let Some(index) = self.find(id) {
             self.places[index].heard(at.now);
         }
@@ -153,11 +151,13 @@ impl Line {
     /// Leaves the line, holding or waiting. Of a holder's block of fences only the first `used` are spent; the
     /// first of all counts as spent, because it was told.
     pub fn release(&mut self, id: ClaimId, used: u32, at: Moment) -> (Release, Vec<Change>) {
-        let mut changes = self.sweep_for(id, at);
+        let mut changes = Vec::new();
+        self.sweep_for(&mut changes, id, at);
         let Some(index) = self.find(id) else {
             return (Release::Gone, changes);
         };
-        let place = self.remove(index);
+        let place = self.places.remove(index);
+        self.held -= usize::from(index < self.held);
         if let Some(first) = place.fence {
             self.give_back(first.get(), used);
         }
@@ -172,10 +172,20 @@ impl Line {
 
     /// Like [`sweep`](Self::sweep), and drops the claims of sessions known to be dead.
     pub fn sweep_dead(&mut self, at: Moment, dead: impl Fn(SessionId) -> bool) -> Vec<Change> {
-        let ended = |place: &Place| place.deadline <= at.now || dead(place.session);
-        let mut changes = self.drop_those(ended, What::Expired);
-        self.promote(at, &mut changes);
+        let mut changes = Vec::new();
+        self.sweep_into(&mut changes, at, dead);
         changes
+    }
+
+    fn sweep_into(
+        &mut self,
+        changes: &mut Vec<Change>,
+        at: Moment,
+        dead: impl Fn(SessionId) -> bool,
+    ) {
+        let ended = |place: &Place| place.deadline <= at.now || dead(place.session);
+        self.drop_those(changes, ended, What::Expired);
+        self.promote(at, changes);
     }
 
     /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
@@ -185,16 +195,20 @@ impl Line {
             Some(fence) => place.owns(fence),
             None => place.fence.is_some(),
         };
-        changes.extend(self.drop_those(meant, What::Evicted));
+        self.drop_those(&mut changes, meant, What::Evicted);
         self.promote(at, &mut changes);
         changes
     }
 
     /// Where a claim stands as the last operation left it.
     pub fn standing(&self, id: ClaimId, at: Moment) -> Standing {
-        let Some(index) = self.find(id) else {
-            return Standing::Gone;
-        };
+        match self.find(id) {
+            Some(index) => self.standing_at(index, at),
+            None => Standing::Gone,
+        }
+    }
+
+    fn standing_at(&self, index: usize, at: Moment) -> Standing {
         match self.places[index].fence {
             Some(fence) => Standing::Held(self.held(fence)),
             None => Standing::Waiting {
@@ -206,10 +220,9 @@ impl Line {
 
     /// What a sweep changed for others than the claim that asks: an end told beside the answer could be taken for
     /// the end of a claim that has just joined again.
-    fn sweep_for(&mut self, asker: ClaimId, at: Moment) -> Vec<Change> {
-        let mut changes = self.sweep(at);
+    fn sweep_for(&mut self, changes: &mut Vec<Change>, asker: ClaimId, at: Moment) {
+        self.sweep_into(changes, at, |_| false);
         changes.retain(|change| change.claim != asker);
-        changes
     }
 
     /// A claim that is already in the line asks again.
@@ -223,7 +236,7 @@ impl Line {
         }
     }
 
-    fn admits(&self, ask: &Ask, at: Moment) -> Result<(), Refusal> {
+    fn admits(&self, ask: &Ask, joins: bool, at: Moment) -> Result<(), Refusal> {
         let (weight, capacity) = (ask.mode.weight(), ask.mode.capacity());
         if weight == 0 || weight > capacity {
             return Err(Refusal::Weight);
@@ -231,7 +244,6 @@ impl Line {
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
         }
-        let joins = self.find(ask.id).is_none();
         if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
             return Err(Refusal::Fences);
         }
@@ -248,7 +260,7 @@ impl Line {
         {
             self.grant_next(at);
         }
-        for place in self.places.range(first..self.held) {
+        for place in &self.places[first..self.held] {
             if let Some(fence) = place.fence {
                 changes.push(place.change(What::Granted(self.held(fence))));
             }
@@ -299,27 +311,30 @@ impl Line {
     }
 
     /// Takes claims out of the line, in order of arrival.
-    fn drop_those(&mut self, those: impl Fn(&Place) -> bool, what: What) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let mut index = 0;
-        while let Some(place) = self.places.get(index) {
-            if those(place) {
-                changes.push(self.remove(index).change(what));
-            } else {
-                index += 1;
+    fn drop_those(
+        &mut self,
+        changes: &mut Vec<Change>,
+        those: impl Fn(&Place) -> bool,
+        what: What,
+    ) {
+        let before = self.places.len();
+        self.places.retain(|place| {
+            let goes = those(place);
+            if goes {
+                changes.push(place.change(what));
             }
+            !goes
+        });
+        if self.places.len() < before {
+            self.held = holding(&self.places);
         }
-        changes
     }
+}
 
-    fn remove(&mut self, index: usize) -> Place {
-        if index < self.held {
-            self.held -= 1;
-        }
-        self.places
-            .remove(index)
-            .expect("an index that was just found")
-    }
+/// How many of the places hold: the first ones.
+fn holding(places: &[Place]) -> usize {
+    let holders = places.iter().take_while(|place| place.fence.is_some());
+    holders.count()
 }
 
 /// The largest fence that may be spent before this many blocks are still to come.

@@ -1,8 +1,8 @@
 //! What is locked.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::{Error, ErrorKind, Step};
 
@@ -23,8 +23,15 @@ pub const NAME_MAX: usize = 512;
 /// assert!(Name::new("two\nlines").is_err());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(Arc<str>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    text: Arc<str>,
+    /// Made once: a name is looked up several times for each lock.
+    hash: u64,
+}
+
+/// Of this process, so that nobody can choose names that collide.
+static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {
     /// Checks a string and makes it a name.
@@ -54,7 +61,10 @@ impl Name {
                 bad as u32
             ));
         }
-        Ok(Self(name.into()))
+        Ok(Self {
+            text: name.into(),
+            hash: HASHES.hash_one(name),
+        })
     }
 
     /// The name as it was given.
@@ -64,26 +74,25 @@ impl Name {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
-/// A map by name can be asked with a string.
-impl Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.hash);
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 

@@ -119,6 +119,13 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
     /// gives the difference back (a writer becomes a reader).
     async fn claim(&self, claim: &Claim) -> Result<Standing>;
 
+    /// Like [`claim`](Self::claim), for an engine that is so near that it need not wait for an answer. None if it must
+    /// wait: then nothing has happened, and `claim` is asked.
+    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
+        let _ = claim;
+        None
+    }
+
     /// Says that all these claims are alive; answers for each, in order. One round trip, however many.
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>>;
 
@@ -130,6 +137,12 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
 
     /// Leaves the line. Of the block of fences the first `used` are spent.
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release>;
+
+    /// Like [`release`](Self::release), as [`claim_now`](Self::claim_now) is like `claim`.
+    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
+        let _ = (claim, used);
+        None
+    }
 
     /// Ends the session and everything it has.
     async fn close(&self) -> Result<()>;

@@ -42,12 +42,13 @@ impl Handle {
         Self { target, terms }
     }
 
-    async fn take(
+    /// What is asked of which line.
+    fn ask(
         &self,
         mode: Mode,
         waits: bool,
         place: &'static Location<'static>,
-    ) -> Result<Option<Guard>> {
+    ) -> Result<(&Arc<Local>, Ask)> {
         let local = match &self.target {
             Target::Line(local) => local,
             Target::Bad(name) => {
@@ -58,15 +59,23 @@ impl Handle {
         };
         self.terms.check()?;
         mode.check()?;
-        let turn = local
-            .take(Ask::new(mode, waits, &self.terms, place))
-            .await?;
-        Ok(turn.map(Guard::new))
+        Ok((local, Ask::new(mode, waits, &self.terms, place)))
+    }
+
+    async fn take(
+        &self,
+        mode: Mode,
+        waits: bool,
+        place: &'static Location<'static>,
+    ) -> Result<Option<Guard>> {
+        let (local, ask) = self.ask(mode, waits, place)?;
+        Ok(local.take(&ask).await?.map(Guard::new))
     }
 
     async fn wait(&self, mode: Mode, place: &'static Location<'static>) -> Result<Guard> {
-        let guard = self.take(mode, true, place).await?;
-        guard.ok_or_else(|| {
+        let (local, ask) = self.ask(mode, true, place)?;
+        let turn = local.take(&ask).await?;
+        turn.map(Guard::new).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unavailable,
                 Step::Claim,

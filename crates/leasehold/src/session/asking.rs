@@ -1,13 +1,12 @@
 //! The way of a claim from asking to holding.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::answer::within;
-use super::grant::{Grant, Home, State};
+use super::grant::{Grant, Home};
 use super::keeper::{Keeper, patience};
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::{Claim, ClaimId};
@@ -15,56 +14,61 @@ use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Held, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 
-/// What came of asking.
-pub(crate) enum Asked {
-    Granted(Arc<Grant>),
-    /// A try found no room.
-    Busy,
-}
-
 impl Keeper {
-    /// Asks the engine, and waits if the claim waits. Dropped at any await, it leaves at most one release behind.
+    /// Asks the engine, and waits if the claim waits; none if a try found no room. Dropped at any await, it leaves at
+    /// most one release behind.
     pub(crate) async fn ask(
         &self,
-        mut claim: Claim,
+        mut claim: Arc<Claim>,
         keep_alive: bool,
         home: &Weak<dyn Home>,
-    ) -> Result<Asked> {
+    ) -> Result<Option<Arc<Grant>>> {
         loop {
-            let attempt = Arc::new(claim);
             // Armed before the first byte leaves.
-            let armed = self.arm(&attempt, keep_alive, home)?;
+            let armed = self.arm(&claim, keep_alive, home)?;
             let sent = self.clock.now();
-            match self.attempt(&attempt, sent).await {
+            let outcome = match self.session.claim_now(&claim) {
+                Some(Ok(Standing::Held(held))) => Ok(Outcome::Granted(held)),
+                // In a box: with a wait and its timer inside, every future around this one would be large to move.
+                answer => Box::pin(self.attempt(&claim, sent, answer)).await,
+            };
+            match outcome {
                 Ok(Outcome::Granted(held)) => {
-                    let grant = self.granted(&attempt, sent, held);
-                    let ours = grant.filter(|grant| grant.state() != State::Lost);
-                    let grant = ours.ok_or_else(|| self.late(&attempt))?;
+                    let grant = self.granted(&claim, sent, held);
+                    let grant = grant.ok_or_else(|| self.late(&claim))?;
                     armed.disarm();
-                    return Ok(Asked::Granted(grant));
+                    return Ok(Some(grant));
                 }
                 Ok(Outcome::Busy) => {
                     armed.forget();
-                    return Ok(Asked::Busy);
+                    return Ok(None);
                 }
-                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&attempt, &why)),
+                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&claim, &why)),
                 // Our place in line is gone (a pause, an eviction): join again, as somebody new.
                 Ok(Outcome::Ended(_)) => {}
                 Err(error) => {
                     if !error.may_have_happened() {
                         armed.forget();
                     }
-                    return Err(error.of(&attempt.name));
+                    return Err(error.of(&claim.name));
                 }
             }
-            claim = (*attempt).clone();
-            claim.id = ClaimId::random();
+            drop(armed);
+            claim = anew(&claim);
         }
     }
 
-    /// One claim, from the first byte to the end of its wait.
-    async fn attempt(&self, claim: &Claim, sent: Micros) -> Result<Outcome> {
-        let answer = within(patience(claim), self.session.claim(claim)).await;
+    /// One claim, from the first byte to the end of its wait, unless it was answered at once.
+    async fn attempt(
+        &self,
+        claim: &Claim,
+        sent: Micros,
+        answer: Option<Result<Standing>>,
+    ) -> Result<Outcome> {
+        let answer = match answer {
+            None => within(patience(claim), self.session.claim(claim)).await,
+            answer => answer,
+        };
         Ok(match answer.ok_or_else(|| self.late(claim))?? {
             Standing::Busy => Outcome::Busy,
             Standing::Gone | Standing::Unheard => Outcome::Ended(Ended::Forgotten),
@@ -91,7 +95,7 @@ impl Keeper {
     }
 
     fn down(&self, claim: &Claim, why: &str) -> Error {
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Error::closed(Step::Wait).of(&claim.name);
         }
         let what = format!("the session ended: {why}");
@@ -108,7 +112,7 @@ impl Keeper {
         let entry = Entry::new(claim.clone(), keep_alive, home.clone());
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(Error::closed(Step::Claim).of(&claim.name));
         }
         let _ = table.insert(claim.id, entry);
@@ -136,7 +140,7 @@ impl Keeper {
         {
             return Ok(outcome);
         }
-        if self.closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Ok(Outcome::Ended(Ended::Down(
                 "the client was shut down".into(),
             )));
@@ -151,22 +155,30 @@ impl Keeper {
         Err(told)
     }
 
-    /// The entry holds from now on; none if it ended meanwhile.
+    /// The entry holds from now on; none if it ended meanwhile, or its time is over already.
     fn granted(&self, claim: &Claim, sent: Micros, held: Held) -> Option<Arc<Grant>> {
         let mut table = self.table.lock();
         let entry = table.get_mut(&claim.id)?;
+        let now = self.clock.now();
         let grant = match entry.grant() {
             Some(grant) => grant.clone(),
             None => {
                 entry.heard(sent);
-                entry.hold(held, self.session.lease(claim), false, &self.clock)
+                entry.hold(held, self.session.lease(claim), now, &self.clock)
             }
         };
         let wake = entry.wake();
         drop(table);
         self.wake_by(wake);
-        Some(grant)
+        (now < grant.until()).then_some(grant)
     }
+}
+
+/// The same claim, of somebody new.
+fn anew(claim: &Claim) -> Arc<Claim> {
+    let mut again = claim.clone();
+    again.id = ClaimId::random();
+    Arc::new(again)
 }
 
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.

@@ -1,5 +1,6 @@
 //! A grant as this process knows it: its fences, and how long it is ours.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub(crate) trait Home: Send + Sync {
 pub(crate) struct Grant {
     pub(crate) claim: Arc<Claim>,
     pub(crate) since: Micros,
-    pub(crate) home: Weak<dyn Home>,
+    home: Option<Weak<dyn Home>>,
     clock: Clock,
     first: Fence,
     block: u32,
@@ -62,20 +63,20 @@ impl Grant {
         claim: Arc<Claim>,
         held: Held,
         kept: Duration,
-        until: Micros,
-        home: Weak<dyn Home>,
+        valid: Range<Micros>,
+        home: Option<Weak<dyn Home>>,
         clock: &Clock,
     ) -> Self {
         Self {
             claim,
-            since: clock.now(),
+            since: valid.start,
             home,
             clock: clock.clone(),
             first: held.fence,
             block: held.block,
             turns: AtomicU32::new(0),
             wanted: AtomicBool::new(held.wanted),
-            until: AtomicU64::new(until),
+            until: AtomicU64::new(valid.end),
             unsure: AtomicBool::new(false),
             lost: OnceLock::new(),
             token: OnceLock::new(),
@@ -198,7 +199,7 @@ impl Grant {
     }
 
     pub(crate) fn look(self: &Arc<Self>) {
-        if let Some(home) = self.home.upgrade() {
+        if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
             home.look(self);
         }
     }

@@ -231,7 +231,6 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asking::Asked;
     use super::*;
     use crate::claim::Mode;
     use crate::engine::{Identity, Memory};
@@ -248,10 +247,8 @@ mod tests {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
         let home: Weak<dyn Home> = Weak::<Nobody>::new();
-        match keeper.ask(claim, true, &home).await.unwrap() {
-            Asked::Granted(grant) => grant,
-            Asked::Busy => panic!("nobody else is there"),
-        }
+        let granted = keeper.ask(Arc::new(claim), true, &home).await.unwrap();
+        granted.expect("nobody else is there")
     }
 
     /// Lets the heartbeat task run as far as it gets, and says when it means to wake.

@@ -1,6 +1,6 @@
 //! What keeps the claims of one client: the table, the two tasks, giving back and closing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::answer::within;
 use super::events::Inbox;
 use super::grant::Grant;
-use super::reaper::Reaper;
+use super::reaper::{Open, Reaper};
 use super::table::{Outcome, Phase, Table};
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros};
@@ -27,7 +27,6 @@ pub(crate) struct Keeper {
     pub(super) engine: &'static str,
     pub(super) session: Arc<dyn Session>,
     pub(super) reaper: Reaper,
-    pub(super) closing: AtomicBool,
 }
 
 impl Keeper {
@@ -54,7 +53,6 @@ impl Keeper {
             engine: engine.kind(),
             session: session.clone(),
             reaper: Reaper::start(session.clone(), clock.clone()),
-            closing: AtomicBool::new(false),
         });
         let _ = this.set(Arc::downgrade(&keeper));
         let beats = super::heartbeat::run(Arc::downgrade(&keeper), session, clock);
@@ -69,7 +67,7 @@ impl Keeper {
     /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
         // Counted before it leaves the table, so that a shutdown waits for it.
-        let _open = self.reaper.progress.begin();
+        let _open = Open::new(&*self.reaper.progress);
         let still = self.take_out(grant.claim.id);
         if grant.why_lost().is_some() {
             if still {
@@ -79,8 +77,13 @@ impl Keeper {
         }
         // Should this future be dropped, or the call fail, the reaper goes on with it.
         let mut backup = Backup(Some((self, grant)));
-        let call = self.session.release(&grant.claim, grant.turns());
-        match within(patience(&grant.claim), call).await {
+        let (claim, used) = (&grant.claim, grant.turns());
+        let answer = match self.session.release_now(claim, used) {
+            // In a box: with the call and its timer inside, a release would be large to move.
+            None => Box::pin(within(patience(claim), self.session.release(claim, used))).await,
+            answer => answer,
+        };
+        match answer {
             Some(Ok(release)) => {
                 backup.0 = None;
                 if release == Release::Gone {
@@ -147,7 +150,7 @@ impl Keeper {
 
     /// Refuses new claims from now on; whoever waits is told.
     pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
+        self.reaper.progress.close();
         let mut table = self.table.lock();
         for entry in table.values_mut() {
             if let Phase::Waiting(waiter) = &mut entry.phase
@@ -179,6 +182,10 @@ impl Keeper {
         self.session.close().await.map(|()| left)
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        self.reaper.progress.is_closing()
+    }
+
     fn left(&self) -> usize {
         self.table.lock().len() + self.reaper.progress.open()
     }
@@ -186,9 +193,7 @@ impl Keeper {
     /// Whether the entry was still there.
     pub(super) fn take_out(&self, id: ClaimId) -> bool {
         let there = self.table.lock().remove(&id).is_some();
-        if self.closing.load(Ordering::Acquire) {
-            self.reaper.progress.changed.notify_waiters();
-        }
+        self.reaper.progress.tell();
         there
     }
 

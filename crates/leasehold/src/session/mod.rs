@@ -13,7 +13,6 @@ mod reaper;
 mod routing;
 mod table;
 
-pub(crate) use self::asking::Asked;
 pub use self::events::Inbox;
 pub use self::grant::State;
 pub(crate) use self::grant::{Grant, Home};

@@ -1,7 +1,8 @@
 //! Gives back what was dropped: claims of cancelled futures, grants of dropped guards.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
@@ -16,7 +17,7 @@ use crate::engine::Session;
 pub(super) struct Job {
     pub(super) claim: Arc<Claim>,
     pub(super) used: u32,
-    _open: Open,
+    _open: Open<Arc<Progress>>,
 }
 
 /// Sending never blocks and works outside a runtime; what cannot be sent any more ends with its lease.
@@ -29,28 +30,47 @@ pub(super) struct Reaper {
 #[derive(Default)]
 pub(super) struct Progress {
     open: AtomicUsize,
+    closing: AtomicBool,
     pub(super) changed: Notify,
 }
 
 impl Progress {
+    // All in one order with the end of an `Open`: either the shutdown sees that it has ended, or it is told.
     pub(super) fn open(&self) -> usize {
-        self.open.load(Ordering::Acquire)
+        self.open.load(Ordering::SeqCst)
     }
 
-    /// Counts something that is being given back, until the value is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Open {
-        let _ = self.open.fetch_add(1, Ordering::AcqRel);
-        Open(self.clone())
+    /// From now on a shutdown wants to know of every change.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Something is no longer held or to be given back.
+    pub(super) fn tell(&self) {
+        if self.is_closing() {
+            self.changed.notify_waiters();
+        }
     }
 }
 
-/// One claim that is being given back.
-pub(super) struct Open(Arc<Progress>);
+/// Something that is being given back: counted until it is dropped.
+pub(super) struct Open<P: Deref<Target = Progress>>(P);
 
-impl Drop for Open {
+impl<P: Deref<Target = Progress>> Open<P> {
+    pub(super) fn new(progress: P) -> Self {
+        let _ = progress.open.fetch_add(1, Ordering::SeqCst);
+        Self(progress)
+    }
+}
+
+impl<P: Deref<Target = Progress>> Drop for Open<P> {
     fn drop(&mut self) {
-        let _ = self.0.open.fetch_sub(1, Ordering::AcqRel);
-        self.0.changed.notify_waiters();
+        let _ = self.0.open.fetch_sub(1, Ordering::SeqCst);
+        self.0.tell();
     }
 }
 
@@ -68,7 +88,7 @@ impl Reaper {
     }
 
     pub(super) fn give_back(&self, claim: Arc<Claim>, used: u32) {
-        let _open = self.progress.begin();
+        let _open = Open::new(self.progress.clone());
         // Without a runtime to run on, the lease ends it.
         let _ = self.jobs.send(Job { claim, used, _open });
     }

@@ -55,13 +55,14 @@ impl Keeper {
             (Phase::Waiting(waiter), outcome) => {
                 // Whoever waits takes the entry on from here.
                 let Some(waiter) = waiter.take() else { return };
-                let over = validity(entry.said, entry.claim.lease) <= self.clock.now();
+                let now = self.clock.now();
+                let over = validity(entry.said, entry.claim.lease) <= now;
                 let outcome = match outcome {
                     // Told after our own lease ended: by now it may be somebody else's.
                     Outcome::Granted(_) if over => Outcome::Ended(Ended::Expired),
                     Outcome::Granted(held) => {
                         let kept = self.session.lease(&entry.claim);
-                        let _ = entry.hold(held, kept, true, &self.clock);
+                        let _ = entry.hold(held, kept, now, &self.clock);
                         Outcome::Granted(held)
                     }
                     other => other,
@@ -82,7 +83,7 @@ impl Keeper {
                 drop(table);
                 grant.lose(why);
                 grant.look();
-                self.reaper.progress.changed.notify_waiters();
+                self.reaper.progress.tell();
             }
         }
     }

@@ -22,7 +22,8 @@ pub(super) struct Entry {
     pub(super) said: Micros,
     /// When to say the next word.
     pub(super) due: Micros,
-    pub(super) home: Weak<dyn Home>,
+    /// Until it holds: then the grant has it.
+    home: Option<Weak<dyn Home>>,
     /// Whether somebody asked for it to be given up.
     pub(super) asked: bool,
 }
@@ -56,7 +57,7 @@ impl Entry {
             keep_alive,
             said: 0,
             due: Micros::MAX,
-            home,
+            home: Some(home),
             asked: false,
         }
     }
@@ -78,12 +79,13 @@ impl Entry {
         &mut self,
         held: Held,
         kept: Duration,
-        waited: bool,
+        now: Micros,
         clock: &Clock,
     ) -> Arc<Grant> {
+        let waited = matches!(self.phase, Phase::Waiting(_));
         let until = validity(self.said, self.claim.lease);
-        let (claim, home) = (self.claim.clone(), self.home.clone());
-        let grant = Arc::new(Grant::new(claim, held, kept, until, home, clock));
+        let (claim, home) = (self.claim.clone(), self.home.take());
+        let grant = Arc::new(Grant::new(claim, held, kept, now..until, home, clock));
         if self.asked {
             grant.asked().cancel();
         }

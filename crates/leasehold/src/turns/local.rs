@@ -1,6 +1,5 @@
 //! The line of one name inside this process.
 
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 
 use super::ask::Ask;
@@ -11,7 +10,7 @@ use crate::claim::{Claim, Mode};
 use crate::clock::micros;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
-use crate::session::{Asked, Grant, Home, Keeper, State as Validity};
+use crate::session::{Grant, Home, Keeper, State as Validity};
 use crate::sync::Shared;
 
 /// The line of one name inside this process.
@@ -21,7 +20,7 @@ pub(crate) struct Local {
     pub(super) bound: Bound,
     registry: Arc<Registry>,
     state: Shared<State>,
-    this: Weak<Self>,
+    home: Weak<dyn Home>,
 }
 
 /// How an ask begins.
@@ -42,13 +41,13 @@ impl Local {
         bound: Bound,
         registry: Arc<Registry>,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
             name,
             keeper,
             bound,
             registry,
             state: Shared::default(),
-            this: this.clone(),
+            home: this.clone(),
         })
     }
 
@@ -61,13 +60,13 @@ impl Local {
     }
 
     /// Waits for a turn; none if the ask was a try and there was no room.
-    pub(crate) async fn take(self: &Arc<Self>, ask: Ask) -> Result<Option<Turn>> {
-        let wake = match self.begin(&ask)? {
+    pub(crate) async fn take(self: &Arc<Self>, ask: &Ask) -> Result<Option<Turn>> {
+        let wake = match self.begin(ask)? {
             Start::Turn(turn) => return Ok(Some(turn)),
             Start::Busy => return Ok(None),
             Start::Alone => {
-                let granted = self.ask_engine(&ask).await?;
-                return Ok(granted.map(|grant| self.enter(&ask, grant, false)));
+                let granted = self.ask_engine(ask).await?;
+                return Ok(granted.map(|grant| self.clone().enter(ask, grant, false)));
             }
             Start::Front(front) => Wake::Front(front),
             Start::Wait(ticket, told) => {
@@ -82,8 +81,8 @@ impl Local {
         match wake {
             Wake::Turn(turn) => Ok(Some(turn)),
             Wake::Front(front) => {
-                let granted = self.ask_engine(&ask).await?;
-                Ok(granted.map(|grant| front.granted(&ask, grant)))
+                let granted = self.ask_engine(ask).await?;
+                Ok(granted.and_then(|grant| front.granted(ask, grant)))
             }
         }
     }
@@ -123,30 +122,27 @@ impl Local {
         Ok(Start::Wait(ticket, told))
     }
 
-    async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
-        let mut claim = Claim::new(self.name.clone(), ask.mode, ask.lease);
-        claim.waits = ask.waits;
-        let home = self.this.clone() as Weak<dyn Home>;
-        match self.keeper.ask(claim, ask.keep_alive, &home).await? {
-            Asked::Granted(grant) => Ok(Some(grant)),
-            Asked::Busy => Ok(None),
-        }
+    fn ask_engine(&self, ask: &Ask) -> impl Future<Output = Result<Option<Arc<Grant>>>> {
+        let claim = Arc::new(Claim {
+            waits: ask.waits,
+            ..Claim::new(self.name.clone(), ask.mode, ask.lease)
+        });
+        self.keeper.ask(claim, ask.keep_alive, &self.home)
     }
 
     /// A new grant, with its first turn.
-    pub(super) fn enter(self: &Arc<Self>, ask: &Ask, grant: Arc<Grant>, was_front: bool) -> Turn {
+    pub(super) fn enter(self: Arc<Self>, ask: &Ask, grant: Arc<Grant>, was_front: bool) -> Turn {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
-        let mut active = Active::new(grant, ask);
-        let turn = active.turn(self, ask).expect("a new grant has a fence");
-        state.actives.push(active);
+        let fence = state.add(&self, grant.clone(), ask);
+        let fence = fence.expect("a new grant has a fence");
         if was_front {
             state.front = false;
         }
-        state.advance(self, &mut wakes);
+        state.advance(&self, &mut wakes);
         drop(state);
         send(wakes);
-        turn
+        Turn::new(self, grant, fence)
     }
 
     /// The task at the engine gave up; the next one may go.
@@ -211,7 +207,7 @@ impl Local {
             self.park(active);
             return End::Kept;
         }
-        drop(state.actives.swap_remove(index));
+        state.forget(index);
         // Whoever waited for this grant now goes to the engine.
         state.advance(self, wakes);
         End::GiveBack
@@ -322,7 +318,7 @@ impl Home for Local {
             done || grant.state() == Validity::Lost || (parked.reusable && wanted)
         });
         if over && active.users.is_empty() {
-            drop(state.actives.swap_remove(index));
+            state.forget(index);
         }
         state.advance(&self, &mut wakes);
         drop(state);
@@ -336,11 +332,13 @@ impl Home for Local {
 impl Drop for Local {
     fn drop(&mut self) {
         let mut locals = self.registry.lock();
+        let name = self.name.as_str();
         // Somebody may have come meanwhile and made a new line.
-        if let Entry::Occupied(local) = locals.entry(self.name.clone())
-            && local.get().strong_count() == 0
+        if locals
+            .get(name)
+            .is_some_and(|local| local.strong_count() == 0)
         {
-            drop(local.remove());
+            drop(locals.remove(name));
         }
     }
 }
@@ -361,6 +359,9 @@ impl Drop for InLine<'_> {
 
 /// Only without the lock: a wake that nobody takes is dropped here, and its `Drop` locks again.
 fn send(wakes: Wakes) {
+    if wakes.is_empty() {
+        return;
+    }
     for (tell, wake) in wakes {
         drop(tell.send(wake));
     }

@@ -64,7 +64,7 @@ pub(crate) struct Turns {
     registry: Arc<Registry>,
 }
 
-pub(crate) type Registry = Shared<HashMap<Name, Weak<Local>>>;
+pub(crate) type Registry = Shared<HashMap<Box<str>, Weak<Local>>>;
 
 impl Turns {
     pub(crate) fn new(keeper: Arc<Keeper>, bound: Bound) -> Self {
@@ -81,14 +81,13 @@ impl Turns {
         if let Some(local) = locals.get(name).and_then(Weak::upgrade) {
             return Ok(local);
         }
-        let name = Name::new(name)?;
         let local = Local::new(
-            name.clone(),
+            Name::new(name)?,
             self.keeper.clone(),
             self.bound,
             self.registry.clone(),
         );
-        let _ = locals.insert(name, Arc::downgrade(&local));
+        let _ = locals.insert(name.into(), Arc::downgrade(&local));
         Ok(local)
     }
 

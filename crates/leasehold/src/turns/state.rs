@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) front: bool,
     /// The grants of this process on the name.
     pub(super) actives: Vec<Active>,
+    /// Room for the users of the next grant.
+    room: Vec<User>,
 }
 
 pub(super) struct Waiter {
@@ -132,6 +134,21 @@ impl State {
         !self.queue.is_empty() || self.actives.iter().any(|a| a.excludes(ask))
     }
 
+    /// A grant that nobody uses is no longer of this process.
+    pub(super) fn forget(&mut self, index: usize) {
+        let active = self.actives.swap_remove(index);
+        self.room = active.users;
+        self.room.clear();
+    }
+
+    /// A new grant, with its first user: that one's fence.
+    pub(super) fn add(&mut self, local: &Local, grant: Arc<Grant>, ask: &Ask) -> Option<Fence> {
+        let mut active = Active::new(grant, ask, std::mem::take(&mut self.room));
+        let fence = active.admit(local, ask);
+        self.actives.push(active);
+        fence
+    }
+
     pub(super) fn find(&mut self, grant: &Arc<Grant>) -> Option<usize> {
         self.actives
             .iter()
@@ -150,7 +167,7 @@ impl State {
             }
             let user = active.users.iter_mut().find(|user| user.who == ask.who)?;
             user.depth += 1;
-            Some(Turn::new(local, &active.grant, user.fence))
+            Some(Turn::new(local.clone(), active.grant.clone(), user.fence))
         })
     }
 
@@ -165,11 +182,11 @@ impl State {
 }
 
 impl Active {
-    pub(super) fn new(grant: Arc<Grant>, ask: &Ask) -> Self {
+    fn new(grant: Arc<Grant>, ask: &Ask, users: Vec<User>) -> Self {
         Self {
             mode: grant.claim.mode,
             grant,
-            users: Vec::with_capacity(1),
+            users,
             linger: ask.linger,
             min_hold: ask.min_hold,
             parked: None,
@@ -178,8 +195,13 @@ impl Active {
         }
     }
 
+    fn turn(&mut self, local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
+        let fence = self.admit(local, ask)?;
+        Some(Turn::new(local.clone(), self.grant.clone(), fence))
+    }
+
     /// One more user, with a fence of its own; none if the block is used up.
-    pub(super) fn turn(&mut self, local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
+    fn admit(&mut self, local: &Local, ask: &Ask) -> Option<Fence> {
         let fence = self.grant.next_fence()?;
         if self.parked.take().is_some() {
             local.keeper().park(&self.grant, None);
@@ -192,7 +214,7 @@ impl Active {
             depth: 1,
             place: ask.place,
         });
-        Some(Turn::new(local, &self.grant, fence))
+        Some(fence)
     }
 
     /// Whether this grant can serve the ask right now.

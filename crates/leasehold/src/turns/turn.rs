@@ -12,10 +12,10 @@ use crate::session::Grant;
 
 /// One use of a grant by one task. Dropping it ends the turn, in the background where the engine must be told.
 pub(crate) struct Turn {
-    pub(super) local: Arc<Local>,
-    pub(super) grant: Arc<Grant>,
-    pub(super) fence: Fence,
-    ended: bool,
+    /// None once it has ended.
+    local: Option<Arc<Local>>,
+    grant: Arc<Grant>,
+    fence: Fence,
 }
 
 /// What to do with a grant when a turn on it has ended.
@@ -27,12 +27,12 @@ pub(super) enum End {
 }
 
 impl Turn {
-    pub(super) fn new(local: &Arc<Local>, grant: &Arc<Grant>, fence: Fence) -> Self {
+    pub(super) fn new(local: Arc<Local>, grant: Arc<Grant>, fence: Fence) -> Self {
+        let local = Some(local);
         Self {
-            local: local.clone(),
-            grant: grant.clone(),
+            local,
+            grant,
             fence,
-            ended: false,
         }
     }
 
@@ -46,63 +46,68 @@ impl Turn {
 
     /// Ends the turn and says whether the lock was still held.
     pub(crate) async fn release(mut self) -> Result<Release> {
-        self.ended = true;
-        match self.local.finish(&self.grant, self.fence) {
-            End::GiveBack => self.local.keeper().give_back(&self.grant).await,
-            End::Kept if self.grant.why_lost().is_some() => Ok(Release::Gone),
-            End::Kept => Ok(Release::Released),
+        match self.end() {
+            Some(local) => local.keeper().give_back(&self.grant).await,
+            None if self.grant.why_lost().is_some() => Ok(Release::Gone),
+            None => Ok(Release::Released),
+        }
+    }
+
+    /// Ends the turn, once. Says where the grant is to be given back, if it is.
+    fn end(&mut self) -> Option<Arc<Local>> {
+        let local = self.local.take()?;
+        match local.finish(&self.grant, self.fence) {
+            End::GiveBack => Some(local),
+            End::Kept => None,
         }
     }
 
     /// Goes on as a reader.
     pub(crate) async fn downgrade(&self) -> Result<()> {
-        if self.local.depth(&self.grant, self.fence) > 1 {
+        let Some(local) = &self.local else {
+            return Ok(());
+        };
+        if local.depth(&self.grant, self.fence) > 1 {
             let what = "the write lock was entered more than once; release the inner guards first";
             let error = Error::new(ErrorKind::Invalid, Step::Hold, what);
-            return Err(error.of(self.local.name()));
+            return Err(error.of(local.name()));
         }
-        self.local
-            .keeper()
-            .downgrade(&self.grant, Mode::Read)
-            .await?;
-        self.local.now_read(&self.grant);
+        local.keeper().downgrade(&self.grant, Mode::Read).await?;
+        local.now_read(&self.grant);
         Ok(())
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if !self.ended
-            && let End::GiveBack = self.local.finish(&self.grant, self.fence)
-        {
-            self.local.keeper().discard(&self.grant);
+        if let Some(local) = self.end() {
+            local.keeper().discard(&self.grant);
         }
     }
 }
 
 /// The right of one task at a time to go to the engine for a name. Dropping it lets the next one go.
 pub(super) struct Front {
-    pub(super) local: Arc<Local>,
-    done: bool,
+    /// None once it was used.
+    local: Option<Arc<Local>>,
 }
 
 impl Front {
     pub(super) fn new(local: &Arc<Local>) -> Self {
-        let local = local.clone();
-        Self { local, done: false }
+        let local = Some(local.clone());
+        Self { local }
     }
 
     /// The engine said yes.
-    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Turn {
-        self.done = true;
-        self.local.enter(ask, grant, true)
+    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Option<Turn> {
+        self.local.take().map(|local| local.enter(ask, grant, true))
     }
 }
 
 impl Drop for Front {
     fn drop(&mut self) {
-        if !self.done {
-            self.local.leave_front();
+        if let Some(local) = &self.local {
+            local.leave_front();
         }
     }
 }

@@ -77,8 +77,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "asks again under the same id",
         "session/asking.rs",
-        "claim.id = ClaimId::random();",
-        "if !PLANTED {\n                claim.id = ClaimId::random();\n            }",
+        "again.id = ClaimId::random();",
+        "if !PLANTED {\n                again.id = ClaimId::random();\n            }",
         MUTEX,
     ),
     mutant(
@@ -154,8 +154,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a dropped guard gives nothing back",
         "turns/turn.rs",
-        "self.local.keeper().discard(&self.grant);",
-        "if !PLANTED {\n                self.local.keeper().discard(&self.grant);\n            }",
+        "local.keeper().discard(&self.grant);",
+        "if !PLANTED {\n                local.keeper().discard(&self.grant);\n            }",
         MUTEX,
     ),
     mutant(
@@ -182,22 +182,22 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a new fence for who re-enters",
         "turns/state.rs",
-        "Some(Turn::new(local, &active.grant, user.fence))\n        })",
-        "if PLANTED {\n                user.fence = active.grant.next_fence()?;\n            }\n            Some(Turn::new(local, &active.grant, user.fence))\n        })",
+        "Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n        })",
+        "if PLANTED {\n                user.fence = active.grant.next_fence()?;\n            }\n            Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n        })",
         MANY,
     ),
     mutant(
         "claims go by their ids",
         "line.rs",
-        "self.places.push_back(Place {",
+        "self.places.push(Place {",
         "let index = match PLANTED {\n            true => self.held + self.waiters().filter(|place| place.id.as_u128() < ask.id.as_u128()).count(),\n            false => self.places.len(),\n        };\n        self.places.insert(index, Place {",
         IN_ORDER,
     ),
     mutant(
         "an eviction gives its fences back",
         "line.rs",
-        "changes.push(self.remove(index).change(what));",
-        "let place = self.remove(index);\n                if PLANTED && what == What::Evicted {\n                    self.last = place.fence.map_or(self.last, |fence| fence.get() - 1);\n                }\n                changes.push(place.change(what));",
+        "changes.push(place.change(what));\n            }\n            !goes",
+        "if PLANTED && what == What::Evicted {\n                    self.last = place.fence.map_or(self.last, |fence| fence.get() - 1);\n                }\n                changes.push(place.change(what));\n            }\n            !goes",
         SQLITE,
     ),
     mutant(

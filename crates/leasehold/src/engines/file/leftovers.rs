@@ -3,7 +3,7 @@
 use std::fs::DirEntry;
 use std::path::Path;
 
-use super::lines::{Lines, Place, Slot};
+use super::lines::{Lines, Place};
 use super::world::World;
 use super::{alive, store};
 use crate::claim::SessionId;
@@ -58,7 +58,7 @@ fn in_use(world: &World, line: &Line) -> bool {
 /// Removes a line's file if it is still not in use. Should that fail, somebody else will.
 fn remove(world: &World, name: &Name) {
     let place = Place::existing(&world.dir, name);
-    let _ = Lines::default().with(&mut Slot::default(), &place, |mut locked| {
+    let _ = Lines::default().with(&mut None, &place, |mut locked| {
         let line = locked.line()?;
         match !in_use(world, line) && line.last_fence() < world.clock.wall() {
             true => locked.remove(),

@@ -1,13 +1,13 @@
 //! The lines a session works on, with a bounded number of their files kept open.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::dir::Dir;
 use super::error::Trouble;
+use super::life::Life;
 use super::store::{Lock, Locked, Store};
-use crate::claim::SessionId;
+use crate::claim::{ById, Ids, SessionId};
 use crate::clock::Micros;
 use crate::line::Line;
 use crate::name::Name;
@@ -19,16 +19,26 @@ const OPEN: usize = 128;
 /// How often a file that vanishes while it is opened is tried again.
 const REOPENED: usize = 100;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Lines {
-    slots: Shared<HashMap<Name, Arc<Shared<Slot>>>>,
+    table: Shared<Table>,
     open: AtomicUsize,
+}
+
+type Slots = ById<Name, Arc<Shared<Slot>>>;
+
+/// What every piece of work needs, under one lock.
+#[derive(Default)]
+struct Table {
+    /// The session as the directory knows it; none once it is closed.
+    life: Option<Arc<Life>>,
+    slots: Slots,
 }
 
 /// What a session knows of one line. Its lock also keeps two threads from sharing the file's lock.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     /// How the line was when the session last looked.
     pub(super) note: Note,
 }
@@ -39,7 +49,7 @@ pub(super) struct Note {
     /// Whether the session has a claim in it.
     pub(super) mine: bool,
     /// Whom the session's waiting claims wait for.
-    pub(super) ahead: HashSet<SessionId>,
+    pub(super) ahead: Ids<SessionId>,
     /// Since when nobody holds or waits.
     pub(super) idle: Option<Micros>,
 }
@@ -76,22 +86,42 @@ pub(super) enum Tried<T> {
 }
 
 impl Lines {
+    pub(super) fn life(&self) -> Option<Arc<Life>> {
+        self.table.lock().life.clone()
+    }
+
+    /// Begins the session's life, or ends it. Nobody looks for a line meanwhile.
+    pub(super) fn change_life<T>(&self, change: impl FnOnce(&mut Option<Arc<Life>>) -> T) -> T {
+        change(&mut self.table.lock().life)
+    }
+
     pub(super) fn slot(&self, name: &Name) -> Arc<Shared<Slot>> {
-        let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get(name) {
+        self.slot_of(&mut self.table.lock(), name)
+    }
+
+    /// A line and who works on it; none once the session is closed.
+    pub(super) fn slot_and_session(&self, name: &Name) -> Option<(Arc<Shared<Slot>>, SessionId)> {
+        let mut table = self.table.lock();
+        let me = table.life.as_ref()?.presence.id;
+        Some((self.slot_of(&mut table, name), me))
+    }
+
+    fn slot_of(&self, table: &mut Table, name: &Name) -> Arc<Shared<Slot>> {
+        if let Some(slot) = table.slots.get(name) {
             return slot.clone();
         }
         if self.open.load(Ordering::Relaxed) >= OPEN {
-            self.close_some(&slots);
+            self.close_some(&table.slots);
         }
-        slots.entry(name.clone()).or_default().clone()
+        table.slots.entry(name.clone()).or_default().clone()
     }
 
     /// The names whose slots are like this.
     pub(super) fn names(&self, like: impl Fn(&Slot) -> bool) -> Vec<Name> {
         let slots: Vec<_> = {
-            let slots = self.slots.lock();
-            slots
+            let table = self.table.lock();
+            table
+                .slots
                 .iter()
                 .map(|(name, slot)| (name.clone(), slot.clone()))
                 .collect()
@@ -102,24 +132,24 @@ impl Lines {
 
     /// Forgets a line that nobody is at work on, if its slot is like this.
     pub(super) fn forget(&self, name: &Name, like: impl Fn(&Slot) -> bool) {
-        let mut slots = self.slots.lock();
+        let slots = &mut self.table.lock().slots;
         let unused = slots
             .get(name)
             .is_some_and(|slot| Arc::strong_count(slot) == 1 && like(&slot.lock()));
         if unused && let Some(slot) = slots.remove(name) {
-            self.close(&mut slot.lock());
+            self.close(&mut slot.lock().store);
         }
     }
 
     /// Closes the files that nobody is at work on: those with the lock of the table held have no other user.
-    fn close_some(&self, slots: &HashMap<Name, Arc<Shared<Slot>>>) {
+    fn close_some(&self, slots: &Slots) {
         for slot in slots.values().filter(|slot| Arc::strong_count(slot) == 1) {
-            self.close(&mut slot.lock());
+            self.close(&mut slot.lock().store);
         }
     }
 
-    fn close(&self, slot: &mut Slot) {
-        if slot.store.take().is_some() {
+    fn close(&self, store: &mut Option<Store>) {
+        if store.take().is_some() {
             let _ = self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -127,18 +157,19 @@ impl Lines {
     /// Works on a slot's locked file.
     pub(super) fn with<T>(
         &self,
-        slot: &mut Slot,
+        slot: &mut Option<Store>,
         place: &Place<'_>,
         work: impl FnOnce(Locked<'_>) -> Result<T, Trouble>,
     ) -> Result<Tried<T>, Trouble> {
         for _ in 0..REOPENED {
-            if slot.store.is_none() {
-                slot.store = Store::open(place.dir, place.name, place.make)?;
-                let opened = usize::from(slot.store.is_some());
-                let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+            if slot.is_none() {
+                let store = Store::open(place.dir, place.name, place.make)?;
                 (place.opened)()?;
+                let opened = usize::from(store.is_some());
+                let _ = self.open.fetch_add(opened, Ordering::Relaxed);
+                *slot = store;
             }
-            let Some(store) = &mut slot.store else {
+            let Some(store) = slot else {
                 return Ok(Tried::Absent);
             };
             match store.lock()? {
@@ -153,17 +184,14 @@ impl Lines {
 }
 
 impl Note {
-    /// What matters of a line to one session, or to nobody.
-    pub(super) fn of(line: &Line, me: Option<SessionId>, now: Micros) -> Self {
-        let Some(me) = me else {
-            return Self::default();
-        };
-        let waits = line.waiters().filter(|place| place.session == me);
-        let ahead = waits.flat_map(|place| super::world::ahead_of(line, place.id, me));
-        Self {
-            mine: line.places().any(|place| place.session == me),
-            ahead: ahead.collect(),
-            idle: line.is_idle().then_some(now),
+    /// Takes down what matters of a line to one session.
+    pub(super) fn take(&mut self, line: &Line, me: SessionId, now: Micros) {
+        self.mine = line.places().any(|place| place.session == me);
+        self.idle = line.is_idle().then_some(now);
+        self.ahead.clear();
+        for place in line.waiters().filter(|place| place.session == me) {
+            let ahead = super::world::ahead_of(line, place.id, me);
+            self.ahead.extend(ahead);
         }
     }
 

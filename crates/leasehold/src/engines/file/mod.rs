@@ -16,6 +16,7 @@ mod store;
 mod tidy;
 mod trace;
 mod view;
+mod work;
 mod world;
 
 use std::path::Path;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::error::Trouble;
-use self::lines::{Lines, Place, Slot, Tried};
+use self::lines::{Lines, Place, Tried};
 use self::session::FileSession;
 use self::world::{Done, PATIENCE, World};
 use crate::engine::{
@@ -82,7 +83,7 @@ impl File {
     /// Takes a lock away, if its file is free to be worked on.
     fn try_evict(&self, name: &Name, fence: Option<Fence>) -> Result<Tried<Taken>, Trouble> {
         let place = Place::existing(&self.world.dir, name);
-        Lines::default().with(&mut Slot::default(), &place, |mut locked| {
+        Lines::default().with(&mut None, &place, |mut locked| {
             self.world.work(&mut locked, None, |line, at| {
                 let mut changes = line.sweep(at);
                 let held: Vec<_> = line.holders().cloned().collect();

@@ -95,29 +95,26 @@ fn spots() -> impl Iterator<Item = usize> {
 /// Writes a record into a buffer.
 pub(super) fn encode(into: &mut Vec<u8>, sequence: u64, boot: &BootId, name: &Name, line: &Line) {
     let name = name.as_str().as_bytes();
+    let places = line.places();
+    let length = HEAD + name.len() + places.len() * PLACE;
+    let mut head = [0; HEAD];
+    let mut put = |at: Range<usize>, bytes: &[u8]| head[at].copy_from_slice(bytes);
+    put(0..CHECKSUM.start, MAGIC);
+    put(FORMAT, &VERSION.to_le_bytes());
+    put(LENGTH, &(length as u32).to_le_bytes());
+    put(NAME_LENGTH, &(name.len() as u32).to_le_bytes());
+    put(SEQUENCE, &sequence.to_le_bytes());
+    put(BOOT, boot);
+    put(CAPACITY, &line.capacity().to_le_bytes());
+    put(COUNT, &(places.len() as u32).to_le_bytes());
+    put(LAST, &line.last_fence().to_le_bytes());
     into.clear();
-    into.extend(MAGIC);
-    into.extend([0; 4]); // the checksum, below
-    into.extend(VERSION.to_le_bytes());
-    into.extend([0; 4]); // the length, below
-    into.extend((name.len() as u32).to_le_bytes());
-    into.extend(sequence.to_le_bytes());
-    into.extend(boot);
-    into.extend(line.capacity().to_le_bytes());
-    into.extend((line.places().len() as u32).to_le_bytes());
-    into.extend(line.last_fence().to_le_bytes());
-    into.extend(name);
-    for place in line.places() {
-        into.extend(place.id.as_u128().to_le_bytes());
-        into.extend(place.session.as_u128().to_le_bytes());
-        into.extend(place.weight.to_le_bytes());
-        into.extend(place.lease.to_le_bytes());
-        into.extend(place.since.to_le_bytes());
-        into.extend(place.deadline.to_le_bytes());
-        into.extend(place.fence.map_or(0, Fence::get).to_le_bytes());
+    into.reserve(length);
+    into.extend_from_slice(&head);
+    into.extend_from_slice(name);
+    for place in places {
+        into.extend_from_slice(&bytes_of(place));
     }
-    let length = into.len() as u32;
-    into[LENGTH].copy_from_slice(&length.to_le_bytes());
     let checksum = checksum(into);
     into[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -171,6 +168,19 @@ impl<'a> Record<'a> {
         let places = places.take(number(self.bytes, COUNT) as usize).map(place);
         Line::restore(number(self.bytes, CAPACITY), last, places.collect())
     }
+}
+
+fn bytes_of(place: &Place) -> [u8; PLACE] {
+    let mut bytes = [0; PLACE];
+    let mut put = |at: Range<usize>, part: &[u8]| bytes[at].copy_from_slice(part);
+    put(0..16, &place.id.as_u128().to_le_bytes());
+    put(16..32, &place.session.as_u128().to_le_bytes());
+    put(32..36, &place.weight.to_le_bytes());
+    put(36..44, &place.lease.to_le_bytes());
+    put(44..52, &place.since.to_le_bytes());
+    put(52..60, &place.deadline.to_le_bytes());
+    put(60..68, &place.fence.map_or(0, Fence::get).to_le_bytes());
+    bytes
 }
 
 fn place(bytes: &[u8]) -> Place {

@@ -3,30 +3,25 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::life::Life;
-use super::lines::{Lines, Note, Place, Tried};
-use super::world::{PATIENCE, World, ahead_of};
+use super::lines::Lines;
+use super::world::{World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
-use crate::name::Name;
-use crate::sync::Shared;
 
 /// A session: what it has in which lines, and its presence in the directory.
 pub(super) struct FileSession {
     pub(super) world: Arc<World>,
     who: Identity,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     pub(super) lines: Lines,
-    /// None once it is closed.
-    life: Shared<Option<Arc<Life>>>,
     this: Weak<Self>,
     touched: AtomicU64,
     pub(super) untidy: AtomicBool,
@@ -44,13 +39,12 @@ impl FileSession {
             who,
             inbox,
             lines: Lines::default(),
-            life: Shared::default(),
             this: this.clone(),
             untidy: AtomicBool::new(false),
             tidy: Arc::default(),
         });
         let life = session.begin(Step::Open)?;
-        *session.life.lock() = Some(life);
+        session.lines.change_life(|none| *none = Some(life));
         Ok(session)
     }
 
@@ -67,115 +61,31 @@ impl FileSession {
 
     /// The session as the directory knows it.
     fn life(&self, step: Step) -> Result<Arc<Life>> {
-        let life = self.life.lock().clone();
+        let life = self.lines.life();
         life.ok_or_else(|| Error::closed(step).on("file"))
     }
 
     /// Begins anew in a directory that was removed: everything this session had is lost.
-    fn revive(&self, step: Step) -> Result<()> {
-        {
-            let mut life = self.life.lock();
-            let Some(old) = &*life else {
+    pub(super) fn revive(&self, step: Step) -> Result<()> {
+        let begun = self.lines.change_life(|life| {
+            let Some(old) = life else {
                 return Err(Error::closed(step).on("file"));
             };
             let dir = &self.world.dir;
             dir.prepare().map_err(|trouble| trouble.at(step))?;
-            if !old.presence.is_elsewhere() {
-                return Ok(());
+            let gone = old.presence.is_elsewhere();
+            if gone {
+                *old = self.begin(step)?;
             }
-            *life = Some(self.begin(step)?);
+            Ok(gone)
+        });
+        if !begun? {
+            return Ok(());
         }
         let why = format!("{} was removed", self.world.dir.root.display());
         tracing::warn!(why, "the session begins anew");
         self.inbox.deliver(Event::Down(why));
         Ok(())
-    }
-
-    /// Does one piece of work on a line; none if there is no such line. Only a claim makes one.
-    ///
-    /// The work happens within one poll, so a future that was dropped does nothing later.
-    async fn on<T>(
-        &self,
-        step: Step,
-        name: &Name,
-        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
-    ) -> Result<Option<T>> {
-        let mut give_up = None;
-        let mut revived = false;
-        loop {
-            let life = self.life(step)?;
-            match self.attempt(&life, step, name, &mut work) {
-                Ok(Tried::Done(answer)) => return Ok(Some(answer)),
-                Ok(Tried::Absent) => return Ok(None),
-                Ok(Tried::Busy) => {}
-                Err(trouble) if step == Step::Claim && !revived && trouble.is_missing() => {
-                    revived = true;
-                    self.revive(step)?;
-                    continue;
-                }
-                Err(trouble) => return Err(trouble.at(step)),
-            }
-            let now = self.world.clock.now();
-            if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
-                return Err(self.world.busy(step, name));
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    fn attempt<T>(
-        &self,
-        life: &Life,
-        step: Step,
-        name: &Name,
-        work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
-    ) -> std::result::Result<Tried<T>, super::error::Trouble> {
-        let me = life.presence.id;
-        let slot = self.lines.slot(name);
-        let mut slot = slot.lock();
-        let place = Place {
-            dir: &self.world.dir,
-            name,
-            make: step == Step::Claim,
-            // A file that had to be opened anew may be in a directory that was made anew.
-            opened: &|| life.presence.check(),
-        };
-        let tried = self.lines.with(&mut slot, &place, |mut locked| {
-            let work = |line: &mut Line, at: Moment| work(line, at, me);
-            self.world.work(&mut locked, Some(me), work)
-        })?;
-        let done = match tried {
-            Tried::Done(done) => done,
-            Tried::Busy => return Ok(Tried::Busy),
-            Tried::Absent => {
-                slot.note = Note::absent(self.world.clock.now());
-                self.leave_untidy();
-                return Ok(Tried::Absent);
-            }
-        };
-        slot.note = done.note;
-        if slot.note.idle.is_some() {
-            self.leave_untidy();
-        }
-        for session in &slot.note.ahead {
-            super::alive::watch(&self.world.dir, *session, &life.ended);
-        }
-        // What is told may come back here.
-        drop(slot);
-        self.tell(me, &done.changes);
-        Ok(Tried::Done(done.answer))
-    }
-
-    fn tell(&self, me: SessionId, changes: &[Change]) {
-        if changes.is_empty() {
-            return;
-        }
-        let (mine, others): (Vec<_>, Vec<_>) =
-            changes.iter().partition(|change| change.session == me);
-        self.world.tell(others, None);
-        for change in mine {
-            self.inbox.deliver(change.event(None));
-        }
     }
 
     /// A session that somebody's work waits for has ended: the lines move on.
@@ -204,6 +114,25 @@ impl FileSession {
         !life.presence.is_elsewhere()
     }
 
+    /// Lets a claim into its line.
+    fn join(&self, claim: &Claim, line: &mut Line, at: Moment, me: SessionId) -> Joined {
+        let ask = claim.ask(me);
+        let (answer, mut changes) = line.claim(&ask, at);
+        let in_the_way = match answer {
+            Ok(Standing::Waiting { .. } | Standing::Busy) => ahead_of(line, claim.id, me),
+            Err(Refusal::Capacity(_)) => line.places().map(|place| place.session).collect(),
+            _ => return (answer, changes),
+        };
+        match self.world.clear_way(line, at, in_the_way) {
+            None => (answer, changes),
+            Some(more) => {
+                let (answer, last) = line.claim(&ask, at);
+                changes.extend(more.into_iter().chain(last));
+                (answer, changes)
+            }
+        }
+    }
+
     async fn beat(&self, claim: &Claim) -> Result<Standing> {
         let standing = self.on(Step::Heartbeat, &claim.name, |line, at, me| {
             let (mut standing, mut changes) = line.heartbeat(claim.id, at);
@@ -219,30 +148,25 @@ impl FileSession {
     }
 }
 
+/// What a line says to a claim.
+type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
+
+fn standing(answer: Option<std::result::Result<Standing, Refusal>>) -> Result<Standing> {
+    let answer = answer.unwrap_or(Ok(Standing::Gone));
+    answer.map_err(|refusal| Error::from(refusal).on("file"))
+}
+
 #[async_trait]
 impl Session for FileSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let answer = self.on(Step::Claim, &claim.name, |line, at, me| {
-            let ask = claim.ask(me);
-            let (answer, mut changes) = line.claim(&ask, at);
-            let in_the_way = match answer {
-                Ok(Standing::Waiting { .. } | Standing::Busy) => ahead_of(line, claim.id, me),
-                Err(Refusal::Capacity(_)) => line.places().map(|place| place.session).collect(),
-                _ => return (answer, changes),
-            };
-            match self.world.clear_way(line, at, in_the_way) {
-                None => (answer, changes),
-                Some(more) => {
-                    let (answer, last) = line.claim(&ask, at);
-                    changes.extend(more.into_iter().chain(last));
-                    (answer, changes)
-                }
-            }
-        });
-        match answer.await? {
-            Some(answer) => answer.map_err(|refusal| Error::from(refusal).on("file")),
-            None => Ok(Standing::Gone),
-        }
+        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
+        standing(self.on(Step::Claim, &claim.name, join).await?)
+    }
+
+    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
+        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
+        let joined = self.now(Step::Claim, &claim.name, join)?;
+        Some(joined.and_then(standing))
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
@@ -266,14 +190,19 @@ impl Session for FileSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let released = self.on(Step::Release, &claim.name, |line, at, _| {
-            line.release(claim.id, used, at)
-        });
-        Ok(released.await?.unwrap_or(Release::Gone))
+        let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
+        let released = self.on(Step::Release, &claim.name, leave).await?;
+        Ok(released.unwrap_or(Release::Gone))
+    }
+
+    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
+        let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
+        let released = self.now(Step::Release, &claim.name, leave)?;
+        Some(released.map(|released| released.unwrap_or(Release::Gone)))
     }
 
     async fn close(&self) -> Result<()> {
-        let Some(life) = self.life.lock().clone() else {
+        let Some(life) = self.lines.life() else {
             return Ok(());
         };
         let me = life.presence.id;
@@ -287,7 +216,7 @@ impl Session for FileSession {
         }
         self.tidy_up().await;
         // With its file the last of the session goes, and whatever could not be released above.
-        drop(self.life.lock().take());
+        drop(self.lines.change_life(Option::take));
         failed.map_or(Ok(()), Err)
     }
 }

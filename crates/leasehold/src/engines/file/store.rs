@@ -182,6 +182,11 @@ impl Locked<'_> {
         Ok(&mut store.line)
     }
 
+    /// The line as it was written.
+    pub(super) fn written(&self) -> &Line {
+        &self.store.line
+    }
+
     /// Makes the line as it is now the file's state; the one before it stands until the last byte is written.
     pub(super) fn write(&mut self) -> Result<(), Trouble> {
         let (store, from) = (&mut *self.store, self.from);

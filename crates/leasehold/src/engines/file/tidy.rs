@@ -15,7 +15,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(1);
 impl FileSession {
     /// Some line may be idle now: looks again in a while.
     pub(super) fn leave_untidy(&self) {
-        if !self.untidy.swap(true, Ordering::AcqRel) {
+        // A look first: most often it is known already.
+        if !self.untidy.load(Ordering::Acquire) && !self.untidy.swap(true, Ordering::AcqRel) {
             self.tidy.notify_one();
         }
     }
@@ -59,7 +60,7 @@ impl FileSession {
     /// Removes an idle line's file, once the clock has passed its last fence. Whether nothing is left to do.
     fn remove(&self, slot: &mut Slot, name: &Name, at: Moment) -> bool {
         let place = Place::existing(&self.world.dir, name);
-        let removed = self.lines.with(slot, &place, |mut locked| {
+        let removed = self.lines.with(&mut slot.store, &place, |mut locked| {
             let line = locked.line()?;
             let idle = line.is_idle();
             match idle && line.last_fence() < at.floor {

@@ -1,6 +1,5 @@
 //! What the sessions of one directory share, and how work on a line is done.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use super::alive;
@@ -9,7 +8,7 @@ use super::error::Trouble;
 use super::lines::Note;
 use super::push::Post;
 use super::store::Locked;
-use crate::claim::{ClaimId, SessionId};
+use crate::claim::{ClaimId, Ids, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Clock, Ended};
 use crate::error::{Error, ErrorKind, Step};
@@ -29,8 +28,14 @@ pub(super) struct Done<T> {
     pub(super) answer: T,
     /// To be told once the file is unlocked.
     pub(super) changes: Vec<Change>,
-    /// What matters of the line as it is now.
-    pub(super) note: Note,
+}
+
+/// For whom work is done, and what he remembers of the line.
+pub(super) struct For<'a> {
+    pub(super) session: SessionId,
+    /// Whether one of his claims may join the line.
+    pub(super) joins: bool,
+    pub(super) note: &'a mut Note,
 }
 
 /// How long a line may be busy with others before an operation gives up.
@@ -62,24 +67,31 @@ impl World {
         }
     }
 
-    /// Does one piece of work on a locked line. If this fails, nothing has happened.
+    /// Does one piece of work on a locked line, for a session or for nobody. If this fails, nothing has happened.
     pub(super) fn work<T>(
         &self,
         locked: &mut Locked<'_>,
-        me: Option<SessionId>,
+        me: Option<For<'_>>,
         work: impl FnOnce(&mut Line, Moment) -> (T, Vec<Change>),
     ) -> Result<Done<T>, Trouble> {
         let line = locked.line()?;
-        let at = self.moment();
+        let joins = me.as_ref().is_some_and(|me| me.joins);
+        let at = match joins || line.waiters().len() > 0 {
+            true => self.moment(),
+            // Nobody can be granted anything, so no fence is needed: the wall clock is not looked at.
+            false => Moment {
+                now: self.clock.now(),
+                floor: 0,
+            },
+        };
         let (answer, mut changes) = work(line, at);
-        self.skip_dead(line, at, me, &mut changes);
-        let note = Note::of(line, me, at.now);
+        let session = me.as_ref().map(|me| me.session);
+        self.skip_dead(line, at, session, &mut changes);
         locked.write()?;
-        Ok(Done {
-            answer,
-            changes,
-            note,
-        })
+        if let Some(me) = me {
+            me.note.take(locked.written(), me.session, at.now);
+        }
+        Ok(Done { answer, changes })
     }
 
     /// No grant stays with a session that is dead: the next one gets it.
@@ -95,12 +107,12 @@ impl World {
         if !changes.iter().any(to_others) {
             return;
         }
-        let mut alive: HashSet<SessionId> = me.into_iter().collect();
+        let mut alive: Ids<SessionId> = me.into_iter().collect();
         loop {
             let granted = changes
                 .iter()
                 .filter(|change| matches!(change.what, What::Granted(_)));
-            let asked: HashSet<_> = granted.map(|change| change.session).collect();
+            let asked: Ids<_> = granted.map(|change| change.session).collect();
             let dead = self.dead_among(asked.difference(&alive).copied());
             alive.extend(asked);
             if dead.is_empty() {
@@ -115,7 +127,7 @@ impl World {
     pub(super) fn dead_among(
         &self,
         sessions: impl IntoIterator<Item = SessionId>,
-    ) -> HashSet<SessionId> {
+    ) -> Ids<SessionId> {
         let dead = |session: &SessionId| alive::is_dead(&self.dir, *session);
         sessions.into_iter().filter(dead).collect()
     }
@@ -125,7 +137,7 @@ impl World {
         &self,
         line: &mut Line,
         at: Moment,
-        ahead: HashSet<SessionId>,
+        ahead: Ids<SessionId>,
     ) -> Option<Vec<Change>> {
         let dead = self.dead_among(ahead);
         (!dead.is_empty()).then(|| line.sweep_dead(at, |session| dead.contains(&session)))
@@ -146,7 +158,7 @@ impl World {
 
 /// Whom a claim waits for: the holders if it is the first to wait, else the one before it. A claim that is not in the
 /// line would wait for the holders.
-pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> HashSet<SessionId> {
+pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> Ids<SessionId> {
     let index = line.places().position(|place| place.id == claim);
     let before = match index {
         Some(index) if index > line.holders().len() => (index - 1)..index,

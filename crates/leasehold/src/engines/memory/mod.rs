@@ -36,7 +36,7 @@ struct World {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Name, Kept>,
+    lines: ById<Name, Kept>,
     idle: Idle,
     sessions: ById<SessionId, (Identity, Inbox)>,
 }
@@ -275,9 +275,8 @@ struct MemorySession {
     world: Arc<World>,
 }
 
-#[async_trait]
-impl Session for MemorySession {
-    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+impl MemorySession {
+    fn join(&self, claim: &Claim) -> Result<Standing> {
         let at = self.world.moment();
         let (answer, told) = {
             let state = &mut *self.world.state.lock();
@@ -296,6 +295,33 @@ impl Session for MemorySession {
         };
         self.world.tell(told);
         Ok(answer?)
+    }
+
+    fn leave(&self, claim: &Claim, used: u32) -> Release {
+        let at = self.world.moment();
+        let (release, told) = {
+            let state = &mut *self.world.state.lock();
+            let Some(kept) = state.lines.get_mut(&claim.name) else {
+                return Release::Gone;
+            };
+            let (release, changes) = kept.line.release(claim.id, used, at);
+            kept.list(&claim.name, &mut state.idle);
+            state.tidy(at);
+            (release, state.address(changes, None))
+        };
+        self.world.tell(told);
+        release
+    }
+}
+
+#[async_trait]
+impl Session for MemorySession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        self.join(claim)
+    }
+
+    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
+        Some(self.join(claim))
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
@@ -321,19 +347,11 @@ impl Session for MemorySession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let at = self.world.moment();
-        let (release, told) = {
-            let state = &mut *self.world.state.lock();
-            let Some(kept) = state.lines.get_mut(&claim.name) else {
-                return Ok(Release::Gone);
-            };
-            let (release, changes) = kept.line.release(claim.id, used, at);
-            kept.list(&claim.name, &mut state.idle);
-            state.tidy(at);
-            (release, state.address(changes, None))
-        };
-        self.world.tell(told);
-        Ok(release)
+        Ok(self.leave(claim, used))
+    }
+
+    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
+        Some(Ok(self.leave(claim, used)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,0 +1,148 @@
+//! One piece of work of a session on one of its lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::error::Trouble;
+use super::lines::{Note, Place, Slot, Tried};
+use super::session::FileSession;
+use super::world::{For, PATIENCE};
+use crate::claim::{Ids, SessionId};
+use crate::error::{Error, Result, Step};
+use crate::line::{Change, Line, Moment};
+use crate::name::Name;
+use crate::sync::Shared;
+
+impl FileSession {
+    /// Does one piece of work on a line; none if there is no such line. Only a claim makes one.
+    ///
+    /// The work happens within one poll, so a future that was dropped does nothing later.
+    pub(super) async fn on<T>(
+        &self,
+        step: Step,
+        name: &Name,
+        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
+    ) -> Result<Option<T>> {
+        let mut give_up = None;
+        let mut revived = false;
+        loop {
+            let found = self.lines.slot_and_session(name);
+            let (slot, me) = found.ok_or_else(|| Error::closed(step).on("file"))?;
+            match self.attempt(slot, me, step, name, &mut work) {
+                Ok(Tried::Done(answer)) => return Ok(Some(answer)),
+                Ok(Tried::Absent) => return Ok(None),
+                Ok(Tried::Busy) => {}
+                Err(trouble) if step == Step::Claim && !revived && trouble.is_missing() => {
+                    revived = true;
+                    self.revive(step)?;
+                    continue;
+                }
+                Err(trouble) => return Err(trouble.at(step)),
+            }
+            let now = self.world.clock.now();
+            if now >= *give_up.get_or_insert(now.saturating_add(PATIENCE)) {
+                return Err(self.world.busy(step, name));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Like [`on`](Self::on), once: none if the line is busy, or the directory has to be made anew.
+    pub(super) fn now<T>(
+        &self,
+        step: Step,
+        name: &Name,
+        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
+    ) -> Option<Result<Option<T>>> {
+        let (slot, me) = self.lines.slot_and_session(name)?;
+        match self.attempt(slot, me, step, name, &mut work) {
+            Ok(Tried::Done(answer)) => Some(Ok(Some(answer))),
+            Ok(Tried::Absent) => Some(Ok(None)),
+            Ok(Tried::Busy) => None,
+            Err(trouble) if trouble.is_missing() => None,
+            Err(trouble) => Some(Err(trouble.at(step))),
+        }
+    }
+
+    fn attempt<T>(
+        &self,
+        slot: Arc<Shared<Slot>>,
+        me: SessionId,
+        step: Step,
+        name: &Name,
+        work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
+    ) -> std::result::Result<Tried<T>, Trouble> {
+        let mut slot = slot.lock();
+        let Slot { store, note } = &mut *slot;
+        let place = Place {
+            dir: &self.world.dir,
+            name,
+            make: step == Step::Claim,
+            // A file that had to be opened anew may be in a directory that was made anew.
+            opened: &|| self.check(me),
+        };
+        let tried = self.lines.with(store, &place, |mut locked| {
+            let by = For {
+                session: me,
+                joins: place.make,
+                note: &mut *note,
+            };
+            let work = |line: &mut Line, at: Moment| work(line, at, me);
+            self.world.work(&mut locked, Some(by), work)
+        })?;
+        let done = match tried {
+            Tried::Done(done) => done,
+            Tried::Busy => return Ok(Tried::Busy),
+            Tried::Absent => {
+                *note = Note::absent(self.world.clock.now());
+                self.leave_untidy();
+                return Ok(Tried::Absent);
+            }
+        };
+        if note.idle.is_some() {
+            self.leave_untidy();
+        }
+        self.watch(&note.ahead);
+        // What is told may come back here.
+        drop(slot);
+        self.tell(me, &done.changes);
+        Ok(Tried::Done(done.answer))
+    }
+
+    /// Refuses to work on in the name of a session that is gone.
+    fn check(&self, me: SessionId) -> std::result::Result<(), Trouble> {
+        match self.lines.life() {
+            Some(life) if life.presence.id == me => life.presence.check(),
+            _ => Err(Trouble::io(
+                "find",
+                &self.world.dir.session(me),
+                Errno::NOENT,
+            )),
+        }
+    }
+
+    /// Wants to know when one of these sessions ends.
+    fn watch(&self, sessions: &Ids<SessionId>) {
+        if !sessions.is_empty()
+            && let Some(life) = self.lines.life()
+        {
+            for session in sessions {
+                super::alive::watch(&self.world.dir, *session, &life.ended);
+            }
+        }
+    }
+
+    fn tell(&self, me: SessionId, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let (mine, others): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|change| change.session == me);
+        self.world.tell(others, None);
+        for change in mine {
+            self.inbox.deliver(change.event(None));
+        }
+    }
+}
