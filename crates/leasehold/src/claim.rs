@@ -1,6 +1,6 @@
 //! One request for a name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
@@ -147,9 +147,6 @@ random_id! {
 
 /// Things by a random id, which is its own hash, or by a name, which knows its own.
 pub(crate) type ById<Id, T> = HashMap<Id, T, BuildHasherDefault<IdHasher>>;
-
-/// A set of random ids.
-pub(crate) type Ids<Id> = HashSet<Id, BuildHasherDefault<IdHasher>>;
 
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);

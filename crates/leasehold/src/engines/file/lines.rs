@@ -7,7 +7,8 @@ use super::dir::Dir;
 use super::error::Trouble;
 use super::life::Life;
 use super::store::{Lock, Locked, Store};
-use crate::claim::{ById, Ids, SessionId};
+use super::world::Sessions;
+use crate::claim::{ById, SessionId};
 use crate::clock::Micros;
 use crate::line::Line;
 use crate::name::Name;
@@ -49,7 +50,7 @@ pub(super) struct Note {
     /// Whether the session has a claim in it.
     pub(super) mine: bool,
     /// Whom the session's waiting claims wait for.
-    pub(super) ahead: Ids<SessionId>,
+    pub(super) ahead: Sessions,
     /// Since when nobody holds or waits.
     pub(super) idle: Option<Micros>,
 }

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use super::error::Trouble;
 use super::lines::{Note, Place, Slot, Tried};
 use super::session::FileSession;
-use super::world::{For, PATIENCE};
-use crate::claim::{Ids, SessionId};
+use super::world::{For, PATIENCE, Sessions};
+use crate::claim::SessionId;
 use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment};
 use crate::name::Name;
@@ -124,7 +124,7 @@ impl FileSession {
     }
 
     /// Wants to know when one of these sessions ends.
-    fn watch(&self, sessions: &Ids<SessionId>) {
+    fn watch(&self, sessions: &Sessions) {
         if !sessions.is_empty()
             && let Some(life) = self.lines.life()
         {

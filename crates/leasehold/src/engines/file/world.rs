@@ -1,5 +1,7 @@
 //! What the sessions of one directory share, and how work on a line is done.
 
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 use std::path::Path;
 
 use super::alive;
@@ -8,7 +10,7 @@ use super::error::Trouble;
 use super::lines::Note;
 use super::push::Post;
 use super::store::Locked;
-use crate::claim::{ClaimId, Ids, SessionId};
+use crate::claim::{ClaimId, IdHasher, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Clock, Ended};
 use crate::error::{Error, ErrorKind, Step};
@@ -37,6 +39,9 @@ pub(super) struct For<'a> {
     pub(super) joins: bool,
     pub(super) note: &'a mut Note,
 }
+
+/// Some of the sessions.
+pub(super) type Sessions = HashSet<SessionId, BuildHasherDefault<IdHasher>>;
 
 /// How long a line may be busy with others before an operation gives up.
 pub(super) const PATIENCE: Micros = 10_000_000;
@@ -107,12 +112,12 @@ impl World {
         if !changes.iter().any(to_others) {
             return;
         }
-        let mut alive: Ids<SessionId> = me.into_iter().collect();
+        let mut alive: Sessions = me.into_iter().collect();
         loop {
             let granted = changes
                 .iter()
                 .filter(|change| matches!(change.what, What::Granted(_)));
-            let asked: Ids<_> = granted.map(|change| change.session).collect();
+            let asked: Sessions = granted.map(|change| change.session).collect();
             let dead = self.dead_among(asked.difference(&alive).copied());
             alive.extend(asked);
             if dead.is_empty() {
@@ -124,10 +129,7 @@ impl World {
         }
     }
 
-    pub(super) fn dead_among(
-        &self,
-        sessions: impl IntoIterator<Item = SessionId>,
-    ) -> Ids<SessionId> {
+    pub(super) fn dead_among(&self, sessions: impl IntoIterator<Item = SessionId>) -> Sessions {
         let dead = |session: &SessionId| alive::is_dead(&self.dir, *session);
         sessions.into_iter().filter(dead).collect()
     }
@@ -137,7 +139,7 @@ impl World {
         &self,
         line: &mut Line,
         at: Moment,
-        ahead: Ids<SessionId>,
+        ahead: Sessions,
     ) -> Option<Vec<Change>> {
         let dead = self.dead_among(ahead);
         (!dead.is_empty()).then(|| line.sweep_dead(at, |session| dead.contains(&session)))
@@ -158,7 +160,7 @@ impl World {
 
 /// Whom a claim waits for: the holders if it is the first to wait, else the one before it. A claim that is not in the
 /// line would wait for the holders.
-pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> Ids<SessionId> {
+pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> Sessions {
     let index = line.places().position(|place| place.id == claim);
     let before = match index {
         Some(index) if index > line.holders().len() => (index - 1)..index,
