@@ -55,3 +55,10 @@ fn many_and_again() {
 fn in_order() {
     every_promise_is_kept(Locks::InOrder);
 }
+
+/// Two names in one step were renewed and nobody noted it: who waited behind them seemed to wait for a free lock.
+#[test]
+fn a_seed_that_was_judged_wrongly() {
+    let (verdict, _) = simulate(Locks::ManyAndAgain, 5295).unwrap();
+    assert!(verdict.is_good(), "{verdict}");
+}

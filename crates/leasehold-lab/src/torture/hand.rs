@@ -292,6 +292,10 @@ impl Hand {
         if tokio::time::timeout(rest, guard.lost()).await.is_ok() {
             note(self, &What::Lost);
         }
+        // Renewed meanwhile: what is not known to be held would be looked for as free.
+        for (guard, (_, op)) in guard.guards().iter().zip(ops) {
+            self.note_until(op, guard);
+        }
         note(self, &What::Release);
         if let Ok(released) = guard.release().await {
             let held = released == Released::Released;
