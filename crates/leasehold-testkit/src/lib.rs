@@ -21,3 +21,4 @@ pub mod proxy;
 pub mod random;
 pub mod servers;
 pub mod skip;
+mod told;

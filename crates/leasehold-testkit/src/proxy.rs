@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::told::{Between, Told};
+
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -51,6 +53,8 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
+    /// What its clients are told of other servers' ports.
+    told: Mutex<Option<Told>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -115,6 +119,12 @@ impl Proxy {
     pub fn turn_to(&self, server: u16) {
         self.shared.server.store(server, Ordering::SeqCst);
         self.shared.reset();
+    }
+
+    /// The server tells the ports of other servers, in RESP: its clients are told these instead, the proxies'. For
+    /// connections from now on.
+    pub fn tell(&self, ports: &[(u16, u16)]) {
+        *lock(&self.shared.told) = Some(Told::new(ports));
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {
@@ -214,8 +224,19 @@ fn connect(state: &Arc<State>, client: TcpStream, server: u16) {
 
 fn pump(state: &State, way: Way, mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = vec![0; 64 * 1024];
+    let told = match way {
+        Way::ToServer => None,
+        Way::ToClient => lock(&state.told).clone(),
+    };
+    let mut between = Between::default();
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        if !state.admit(way) || to.write_all(&buffer[..read]).is_err() {
+        let passed = state.admit(way)
+            && match &told {
+                None => to.write_all(&buffer[..read]),
+                Some(told) => to.write_all(&told.tell(&mut between, &buffer[..read])),
+            }
+            .is_ok();
+        if !passed {
             break;
         }
         let _ = state.passed[way as usize].fetch_add(1, Ordering::SeqCst);

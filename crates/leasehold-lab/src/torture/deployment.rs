@@ -40,12 +40,8 @@ const ENGINES: [Engine; 11] = [
         600,
     )
     .keeping(&[ServerKill]),
-    engine("redis-sentinel", &[Kill, Pause, Evict, Failover], 600),
-    engine(
-        "redis-cluster",
-        &[Kill, Pause, Evict, ServerKill, ServerPause],
-        600,
-    ),
+    engine("redis-sentinel", served!(Failover), 600),
+    engine("redis-cluster", served!(ServerKill ServerPause), 600),
     engine("redlock", served!(ServerKill ServerPause ClockStep), 800),
     engine("postgres", served!(ServerKill ServerPause ClockStep), 800),
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
@@ -124,17 +120,13 @@ impl Deployment {
             }
             (Some(word), _) => start(word),
         };
-        let ports = servers.ports();
-        let networks = match ports.is_empty() {
-            true => Vec::new(),
-            false => (0..workers)
-                .map(|worker| Network::before(&ports, worker))
-                .collect(),
-        };
+        let (ports, tell) = (servers.ports(), servers.tell());
+        let network = |worker| Arc::new(Network::before(&ports, tell, worker));
+        let networks = (0..workers).map(network).collect();
         Ok(Self {
             url: servers.url(),
             servers: Some(Arc::new(Mutex::new(servers))),
-            networks: networks.into_iter().map(Arc::new).collect(),
+            networks,
         })
     }
 

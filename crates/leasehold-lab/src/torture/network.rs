@@ -18,10 +18,19 @@ pub(super) struct Network {
 const DISTANCES: [u64; 4] = [0, 20, 3, 8];
 
 impl Network {
-    pub(super) fn before(ports: &[u16], worker: u64) -> Self {
+    /// Before the servers at these ports; `tell` where they tell each other's.
+    pub(super) fn before(ports: &[u16], tell: bool, worker: u64) -> Self {
         let proxies = ports.iter().map(|port| (*port, Proxy::before(*port)));
+        let proxies: Vec<_> = proxies.collect();
+        if tell {
+            let ports: Vec<_> = proxies
+                .iter()
+                .map(|(at, proxy)| (*at, proxy.port))
+                .collect();
+            proxies.iter().for_each(|(_, proxy)| proxy.tell(&ports));
+        }
         let network = Self {
-            proxies: proxies.collect(),
+            proxies,
             usual: match DISTANCES[worker as usize % DISTANCES.len()] {
                 0 => Fate::Pass,
                 distance => Fate::Delay(Duration::from_millis(distance)),

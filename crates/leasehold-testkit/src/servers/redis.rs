@@ -247,6 +247,13 @@ impl Sentinels {
         format!("redis+sentinel://{}/main", hosts.join(","))
     }
 
+    /// The ports of the sentinels and of the nodes.
+    pub fn ports(&self) -> Vec<u16> {
+        let sentinels = self.sentinels.iter().map(|(_, port, _)| *port);
+        let nodes = self.nodes.iter().map(|node| node.port);
+        sentinels.chain(nodes).collect()
+    }
+
     /// The port of the master, as a sentinel says.
     pub fn master(&self) -> u16 {
         master(self.sentinels[0].1)

@@ -16,8 +16,13 @@ pub(super) trait Servers: std::fmt::Debug + Send {
     /// What to connect to, straight.
     fn url(&self) -> String;
 
-    /// The ports that workers reach through proxies of their own. None where the servers tell their addresses themselves.
+    /// The ports that workers reach through proxies of their own.
     fn ports(&self) -> Vec<u16>;
+
+    /// Whether the servers tell each other's addresses in their answers.
+    fn tell(&self) -> bool {
+        false
+    }
 
     /// Does it to one server, or to some; which is drawn.
     fn begin(&mut self, kind: FaultKind, draw: u64);

@@ -91,7 +91,11 @@ impl Servers for Watched {
     }
 
     fn ports(&self) -> Vec<u16> {
-        Vec::new()
+        self.servers.ports()
+    }
+
+    fn tell(&self) -> bool {
+        true
     }
 
     fn begin(&mut self, _: FaultKind, _: u64) {
@@ -174,7 +178,11 @@ impl Servers for Sharded {
     }
 
     fn ports(&self) -> Vec<u16> {
-        Vec::new()
+        self.servers.nodes.iter().map(|node| node.port).collect()
+    }
+
+    fn tell(&self) -> bool {
+        true
     }
 
     fn begin(&mut self, kind: FaultKind, draw: u64) {
