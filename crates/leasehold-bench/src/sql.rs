@@ -282,7 +282,10 @@ enum Naive {
 impl Naive {
     async fn connect(url: &str, pair: Pair) -> Outcome<Self> {
         if url.starts_with("mysql") {
-            let mut conn = mysql_async::Conn::new(mysql_async::Opts::from_url(url)?).await?;
+            let opts = mysql_async::OptsBuilder::from_opts(mysql_async::Opts::from_url(url)?);
+            // The crate would leave TCP for the server's Unix socket; ours goes where the URL says.
+            let opts = opts.prefer_socket(false).tcp_nodelay(true);
+            let mut conn = mysql_async::Conn::new(opts).await?;
             for statement in pair.setup {
                 conn.query_drop(*statement).await?;
             }
