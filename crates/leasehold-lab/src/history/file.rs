@@ -80,9 +80,8 @@ impl Log {
         match &mut *self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::Memory(records) => records.push(record),
             Sink::File(file) => {
-                let mut line = serde_json::to_vec(&record).expect("a record is plain data");
-                line.push(b'\n');
-                file.write_all(&line).expect("the history can be written");
+                let written = file.write_all(&line(&record));
+                written.expect("the history can be written");
             }
         }
     }
@@ -94,6 +93,21 @@ impl Log {
             Sink::File(_) => Vec::new(),
         }
     }
+}
+
+fn line(record: &Record) -> Vec<u8> {
+    let mut line = serde_json::to_vec(record).expect("a record is plain data");
+    line.push(b'\n');
+    line
+}
+
+/// Writes one file.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(path: &Path, records: &[Record]) -> Outcome<()> {
+    let lines: Vec<_> = records.iter().map(line).collect();
+    Ok(std::fs::write(path, lines.concat())?)
 }
 
 /// Reads one file. A last line that a kill cut short is left out.

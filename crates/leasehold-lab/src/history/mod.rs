@@ -12,7 +12,7 @@ use leasehold::engine::Micros;
 use serde::{Deserialize, Serialize};
 
 pub use self::assemble::assemble;
-pub use self::file::{Log, read};
+pub use self::file::{Log, read, write};
 
 /// One line of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,13 @@
 //! Many runs in a row, with a line of what they came to.
 
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold::engine::Clock;
 
-use super::{Locks, simulate};
+use super::{Locks, run, simulate};
 use crate::Outcome;
+use crate::history::write;
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +68,14 @@ pub fn simulate_all(locks: &[Locks], from: u64, enough: Enough) -> Outcome<bool>
         let (mut sum, mut said) = (Sum::default(), clock.now());
         while !sum.is_enough(enough) {
             let seed = from + sum.seeds;
-            let run = simulate(locks, seed);
+            let simulated = simulate(locks, seed);
             let (verdict, time) =
-                run.map_err(|error| format!("{} seed {seed}: {error}", locks.word()))?;
+                simulated.map_err(|error| format!("{} seed {seed}: {error}", locks.word()))?;
             if !verdict.is_good() {
                 println!("{} seed {seed}:\n{verdict}", locks.word());
+                let history = format!("{}-{seed}.jsonl", locks.word());
+                write(Path::new(&history), &run(locks, seed)?.0)?;
+                println!("history: {history}");
                 return Ok(false);
             }
             sum.seeds += 1;

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::Outcome;
 use crate::check::{Bounds, Demands, Verdict, judge};
-use crate::history::{Log, What, assemble};
+use crate::history::{Log, Record, What, assemble};
 use crate::random::Random;
 use crate::torture::gate::{Gate, Visitor};
 use crate::torture::hand::{Hand, Kind, TURNS, take_away, take_whole};
@@ -98,15 +98,37 @@ const FARTHEST: u64 = 2_000_000;
 /// # Errors
 /// If the run did not come to an end.
 pub fn simulate(locks: Locks, seed: u64) -> Outcome<(Verdict, Duration)> {
+    let (records, time) = run(locks, seed)?;
+    let verdict = judge(&assemble(records)?, &bounds(locks), &Demands::default());
+    Ok((verdict, time))
+}
+
+/// What happens in one seed, and how much simulated time that takes.
+///
+/// # Errors
+/// If the run did not come to an end.
+pub fn run(locks: Locks, seed: u64) -> Outcome<(Vec<Record>, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
     runtime.block_on(async {
         let start = tokio::time::Instant::now();
-        let verdict = World::new(locks, seed).await?.run().await?;
-        Ok((verdict, start.elapsed()))
+        let records = World::new(locks, seed).await?.run().await?;
+        Ok((records, start.elapsed()))
     })
+}
+
+fn bounds(locks: Locks) -> Bounds {
+    Bounds {
+        overlap: 0,
+        told: LEASE.as_micros() as u64,
+        overtakes: match locks {
+            Locks::InOrder => 0,
+            _ => u64::from(TURNS) * CLIENTS,
+        },
+        stall: 2 * LONGEST.as_micros() as u64,
+    }
 }
 
 struct World {
@@ -161,7 +183,7 @@ impl World {
         })
     }
 
-    async fn run(mut self) -> Outcome<Verdict> {
+    async fn run(mut self) -> Outcome<Vec<Record>> {
         let mut tasks = self.start();
         while !tasks.is_empty() {
             let pause = self.random.millis(200, 6_000);
@@ -178,20 +200,7 @@ impl World {
             }
         }
         self.drain().await?;
-        let bounds = Bounds {
-            overlap: 0,
-            told: LEASE.as_micros() as u64,
-            overtakes: match self.locks {
-                Locks::InOrder => 0,
-                _ => u64::from(TURNS) * CLIENTS,
-            },
-            stall: 2 * LONGEST.as_micros() as u64,
-        };
-        Ok(judge(
-            &assemble(self.log.take())?,
-            &bounds,
-            &Demands::default(),
-        ))
+        Ok(self.log.take())
     }
 
     fn start(&self) -> JoinSet<Outcome<()>> {
