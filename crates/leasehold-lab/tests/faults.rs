@@ -13,6 +13,7 @@ fn call(t: u64, who: &str, op: u64) -> Record {
         weight: 1,
         capacity: 1,
         waits: true,
+        several: false,
         lease: 1_000,
         owner: 0,
     };

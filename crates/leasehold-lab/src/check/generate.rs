@@ -31,6 +31,7 @@ pub fn correct(holds: usize, names: u32, seed: u64) -> History {
             owner: 0,
             answer: Answer::Granted,
             waits: true,
+            several: false,
             told_held: true,
             asked: true,
             hit: false,

@@ -12,7 +12,8 @@ pub(super) fn judge(holds: &[Hold], history: &History, bounds: &Bounds, verdict:
     if gaps.is_empty() {
         return;
     }
-    let waits = |hold: &&Hold| hold.waits && !hold.hit && hold.answer != Answer::Failed;
+    let waits =
+        |hold: &&Hold| hold.waits && !hold.several && !hold.hit && hold.answer != Answer::Failed;
     for hold in holds.iter().filter(waits) {
         // Gaps that begin and end inside the wait break it; of those at its ends only a part counts.
         let first = gaps.partition_point(|(_, end)| *end <= hold.call);
@@ -55,13 +56,13 @@ fn gaps(holds: &[Hold], history: &History, stall: Micros) -> Vec<(Micros, Micros
 
 /// When a request can have been in the way of others.
 fn occupied(hold: &Hold) -> Option<(Micros, Micros)> {
+    // Granted to somebody who stood still or died before he could say so, or who had more to ask for.
+    let unseen = hold.hit || hold.several;
+    let since = if unseen { hold.call } else { hold.got };
     match hold.answer {
-        Answer::Granted if !hold.hit => Some((hold.got, hold.free)),
-        // Granted to somebody who stood still or died before he could say so.
-        Answer::Granted | Answer::Unknown if hold.hit => Some((hold.call, hold.free)),
+        Answer::Granted | Answer::Unknown => Some((since, hold.free)),
         // It was in line and cut off, and may have been granted without knowing, before it joined again and that failed.
         Answer::Failed if hold.hit && hold.waits => Some((hold.call, hold.free)),
-        Answer::Unknown => Some((hold.got, hold.free)),
         _ => None,
     }
 }

@@ -129,6 +129,7 @@ impl Client {
             weight: 1,
             capacity: 1,
             waits: !patience.is_zero(),
+            several: false,
             lease: self.lease,
             owner: 0,
         };

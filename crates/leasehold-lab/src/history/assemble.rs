@@ -176,6 +176,7 @@ impl Desk {
             owner: call.owner,
             answer: Answer::Unknown,
             waits: call.waits,
+            several: call.several,
             told_held: false,
             asked: false,
             hit: cut || self.paused.contains_key(&who),

@@ -132,6 +132,9 @@ pub struct Call {
     pub capacity: u32,
     /// Whether it waits.
     pub waits: bool,
+    /// Whether it is one of several names asked for in one step: it may be held while the next is asked for.
+    #[serde(default)]
+    pub several: bool,
     /// The lease, in microseconds.
     pub lease: Micros,
     /// Who may re-enter; 0 for nobody.
@@ -161,6 +164,8 @@ pub struct Hold {
     pub answer: Answer,
     /// Whether it waited.
     pub waits: bool,
+    /// Whether it was one of several: held from some time after the call.
+    pub several: bool,
     /// Whether a release was told that the lock was held until then.
     pub told_held: bool,
     /// Whether that is the engine's answer.

@@ -189,6 +189,7 @@ mod tests {
                 weight: 1,
                 capacity: 1,
                 waits: true,
+                several: false,
                 lease: 1_000,
                 owner: 0,
             })

@@ -75,6 +75,7 @@ impl Hand {
             weight,
             capacity,
             waits: true,
+            several: false,
             lease: self.lease.as_micros() as u64,
             owner,
         };
@@ -243,15 +244,14 @@ impl Hand {
         let ops = BOTH.map(|name| (name, self.ops.fetch_add(1, Ordering::Relaxed)));
         let lease = self.lease.as_micros() as u64;
         for (name, op) in ops {
-            // The second name is asked for once the first is held: that is no wait for a free lock.
-            let waits = name == BOTH[0];
             self.log.note(
                 op,
                 What::Call(Call {
                     name: name.into(),
                     weight: 1,
                     capacity: 1,
-                    waits,
+                    waits: true,
+                    several: true,
                     lease,
                     owner: 0,
                 }),
@@ -271,10 +271,7 @@ impl Hand {
         let guard = match answer {
             Some(Ok(guard)) => guard,
             none => {
-                let perhaps = |error: leasehold::Error| error.may_have_happened();
-                let failed = none.and_then(Result::err).map(perhaps);
-                let what = failed.map_or(What::Cancelled, |perhaps| What::Failed { perhaps });
-                note(self, &what);
+                self.note_neither(&ops, none.and_then(Result::err));
                 return Ok(());
             }
         };
@@ -302,5 +299,18 @@ impl Hand {
             note(self, &What::Released { held, asked: false });
         }
         Ok(())
+    }
+
+    /// Neither of two names was got. If the second failed, the first was held and is given back in the background.
+    fn note_neither(&self, ops: &[(&str, u64)], error: Option<leasehold::Error>) {
+        for (name, op) in ops {
+            let perhaps = |error: &leasehold::Error| {
+                let other = error.name().is_some_and(|of| of.as_str() != *name);
+                error.may_have_happened() || other
+            };
+            let failed = error.as_ref().map(perhaps);
+            let what = failed.map_or(What::Cancelled, |perhaps| What::Failed { perhaps });
+            self.log.note(*op, what);
+        }
     }
 }

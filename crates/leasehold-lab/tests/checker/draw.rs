@@ -55,6 +55,7 @@ fn hold(random: &mut Random, op: u64, capacity: u32, spread: u64) -> Hold {
         owner: 0,
         answer,
         waits: random.one_in(3),
+        several: random.one_in(4),
         told_held: false,
         asked: false,
         hit: false,

@@ -48,18 +48,19 @@ pub(crate) fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
 
 /// How many waited too long for a lock that nobody can have held: looks at every instant.
 pub(crate) fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
+    let since = |hold: &Hold| if hold.several { hold.call } else { hold.got };
     let taken = |t: u64| {
         holds.iter().any(|hold| match hold.answer {
-            Answer::Granted | Answer::Unknown => hold.got <= t && t < hold.free,
+            Answer::Granted | Answer::Unknown => since(hold) <= t && t < hold.free,
             _ => false,
         })
     };
     // Held for less than an instant is held, too.
     let touched = |t: u64| {
         let held = |hold: &&Hold| matches!(hold.answer, Answer::Granted | Answer::Unknown);
-        holds.iter().filter(held).any(|hold| hold.got == t)
+        holds.iter().filter(held).any(|hold| since(hold) == t)
     };
-    let waits = |hold: &&Hold| hold.waits && hold.answer != Answer::Failed;
+    let waits = |hold: &&Hold| hold.waits && !hold.several && hold.answer != Answer::Failed;
     let too_long = |hold: &&Hold| {
         let mut free = 0;
         (hold.call..hold.got).any(|t| {

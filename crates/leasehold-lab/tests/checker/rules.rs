@@ -14,6 +14,7 @@ pub(super) fn call(weight: u32, capacity: u32, owner: u64) -> What {
         weight,
         capacity,
         waits: true,
+        several: false,
         lease: 1_000,
         owner,
     })

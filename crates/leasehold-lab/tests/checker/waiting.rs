@@ -12,6 +12,7 @@ fn told_busy(t: u64, capacity: u32) -> Vec<Record> {
         weight: 1,
         capacity,
         waits: false,
+        several: false,
         lease: 1_000,
         owner: 0,
     };
@@ -114,6 +115,27 @@ fn who_was_cut_off_in_line_may_have_held() {
     ];
     assert_broken(with(cut), &[]);
     assert_broken(with(Vec::new()), &[Promise::Progress]);
+}
+
+/// Who asks for several names has the first while the next is asked for, and is told of neither before that is over.
+#[test]
+fn who_asks_for_several_may_have_held() {
+    let with = |several| {
+        let What::Call(call) = call(1, 1, 0) else {
+            unreachable!("it is a call")
+        };
+        let asked = vec![
+            record(35, "c", 1, What::Call(Call { several, ..call })),
+            record(590, "c", 1, What::Failed { perhaps: true }),
+        ];
+        let others = [
+            hold("a", 1, [10, 20, 30, 40], 1),
+            hold("b", 1, [11, 600, 610, 620], 2),
+        ];
+        [others.concat(), asked].concat()
+    };
+    assert_broken(with(true), &[]);
+    assert_broken(with(false), &[Promise::Progress]);
 }
 
 #[test]

@@ -139,6 +139,7 @@ pub(super) fn call() -> What {
         weight: 1,
         capacity: 1,
         waits: true,
+        several: false,
         lease: Duration::from_secs(100).as_micros() as Micros,
         owner: 0,
     })
