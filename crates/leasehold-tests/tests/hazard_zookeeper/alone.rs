@@ -45,11 +45,16 @@ async fn two_requests_are_enough_for_who_is_alone() {
     let (ours, mut kazoo) = (client(&server.url()).await, kazoo(&server));
     pass(&mut kazoo, "two", 1);
     cycles(&ours, "two", 2).await;
-    let before = server.received();
-    cycles(&ours, "two", 100).await;
-    let requests = server.received() - before;
-    // Heartbeats, and what a guard that the machine kept for a while asked.
-    assert!(requests < 250, "{requests} requests for 100 cycles");
+    // A busy machine keeps some guards for so long that they ask for others.
+    until("two requests each", async || {
+        let before = server.received();
+        cycles(&ours, "two", 20).await;
+        match server.received() - before {
+            requests if requests < 45 => Ok(()),
+            requests => Err(format!("{requests} requests for 20 cycles")),
+        }
+    })
+    .await;
 }
 
 /// More names than are remembered, one after the other: neither watches nor anything else piles up.
@@ -57,9 +62,10 @@ async fn two_requests_are_enough_for_who_is_alone() {
 async fn names_that_were_used_are_forgotten() {
     const NAMES: usize = 100;
     let server = ZooKeeper::start();
-    let ours = patient(&server.url(), LONG).await;
-    for name in 0..NAMES {
-        cycles(&ours, &format!("many-{name}"), 3).await;
+    let (ours, mut kazoo) = (patient(&server.url(), LONG).await, kazoo(&server));
+    for name in (0..NAMES).map(|name| format!("many-{name}")) {
+        pass(&mut kazoo, &name, 1);
+        cycles(&ours, &name, 3).await;
     }
     until("few are watched", async || match server.watches() {
         watches if watches <= 64 => Ok(()),
@@ -116,10 +122,43 @@ async fn a_parent_made_again_that_counts_the_same_is_another() {
         pass(&mut kazoo, name, 3);
         assert_eq!(kazoo.ask(&format!("lock /locks/{name}")), "held");
         proxy.set_both(Fate::Pass);
+        until("connected", async || {
+            let locked = ours.mutex("elsewhere").lock().await;
+            locked.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
         busy(&ours, name).await;
         assert_eq!(kazoo.ask(&format!("release /locks/{name}")), "released");
         drop(held);
         cycles(&ours, name, 3).await;
+    }
+}
+
+/// The answer to the one request is lost, and somebody comes before the connection is back, or nobody does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_to_the_one_request_is_settled() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::before(server.port());
+    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
+    let mut kazoo = kazoo(&server);
+    pass(&mut kazoo, "lost", 1);
+    for newcomer in [false, true, false] {
+        cycles(&ours, "lost", 3).await;
+        proxy.set(Way::ToClient, Fate::Hold);
+        let locking = waiter(&ours, "lost");
+        line(&direct, "lost", 1, 0).await;
+        let next = newcomer.then(|| waiter(&direct, "lost"));
+        line(&direct, "lost", 1, usize::from(newcomer)).await;
+        proxy.reset();
+        proxy.set_both(Fate::Pass);
+        let guard = granted(locking).await;
+        line(&direct, "lost", 1, usize::from(newcomer)).await;
+        busy(&direct, "lost").await;
+        assert_eq!(guard.release().await.expect("released"), Released::Released);
+        if let Some(next) = next {
+            drop(granted(next).await);
+        }
+        line(&direct, "lost", 0, 0).await;
     }
 }
 

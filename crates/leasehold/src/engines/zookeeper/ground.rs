@@ -105,3 +105,68 @@ impl fmt::Debug for Grounds {
         write!(f, "Grounds({})", self.0.lock().len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::super::wire::Seen;
+    use super::*;
+
+    /// A ground where a claim with this number was alone, and what fires its watch.
+    fn ground(number: i64) -> (Ground, oneshot::Sender<()>) {
+        let (fire, fired) = oneshot::channel::<()>();
+        let mut ground = Ground::default();
+        ground.alone(number);
+        assert_eq!(ground.with(), With::ListAndParent);
+        ground.watch(Box::pin(async move {
+            let _ = fired.await;
+            Seen::Deleted
+        }));
+        (ground, fire)
+    }
+
+    #[test]
+    fn only_the_next_number_of_the_same_node_proves_it() {
+        let (mut same, _fire) = ground(7);
+        assert_eq!(same.with(), With::Nothing);
+        assert!(same.proves(8) && same.proves(9));
+        assert!(!same.proves(11), "somebody was number 10");
+        assert_eq!(same.with(), With::List);
+        assert!(!same.proves(12), "and may still be there");
+
+        let (mut again, fire) = ground(7);
+        assert_eq!(again.with(), With::Nothing);
+        fire.send(()).expect("watched");
+        assert!(!again.proves(8), "it is another node");
+        assert_eq!(again.with(), With::List);
+    }
+
+    #[test]
+    fn the_names_used_last_are_remembered() {
+        let (grounds, base) = (Grounds::default(), |at: usize| format!("/{at}"));
+        let mut fires = Vec::new();
+        for at in 0..=MOST {
+            let (ground, fire) = ground(7);
+            grounds.keep(&base(at), ground);
+            fires.push(fire);
+        }
+        assert!(fires[0].is_closed(), "no longer watched");
+        assert_eq!(grounds.take(&base(0)).with(), With::List);
+        assert_eq!(grounds.take(&base(1)).with(), With::Nothing);
+        assert_eq!(grounds.take(&base(1)).with(), With::List, "taken");
+    }
+
+    #[test]
+    fn of_two_claims_at_a_time_the_one_that_watched_is_kept() {
+        let grounds = Grounds::default();
+        let (watched, _fire) = ground(7);
+        grounds.keep("/", watched);
+        let mut other = Ground::default();
+        other.alone(8);
+        grounds.keep("/", other);
+        assert_eq!(grounds.take("/").with(), With::Nothing);
+        grounds.keep("/", Ground::default());
+        assert_eq!(grounds.0.lock().len(), 0, "nothing is known of it");
+    }
+}
