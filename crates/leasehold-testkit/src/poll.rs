@@ -30,3 +30,23 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// The same for what is asked with an await.
+///
+/// # Panics
+/// If the answer stays no.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let clock = Clock::boot();
+    let end = clock.now() + PATIENCE.as_micros() as u64;
+    loop {
+        let last = match ask().await {
+            Ok(yes) => return yes,
+            Err(last) => last,
+        };
+        assert!(
+            clock.now() < end,
+            "{what}: not within {PATIENCE:?}; last seen: {last}"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
 use leasehold::{Client, Name, Options, Released};
-use leasehold_testkit::poll::until;
+use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -24,14 +24,14 @@ async fn client(server: &Redis, options: &str) -> Client {
 
 async fn waits(client: &Client, name: &str) {
     let query = Query::name(Name::new(name).expect("a name"));
-    let end = Clock::boot().now() + 20_000_000;
-    while client.inspect(&query).await.expect("inspected")[0]
-        .waiters
-        .is_empty()
-    {
-        assert!(Clock::boot().now() < end, "nobody waits for {name}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    eventually("somebody waits", async || {
+        let lines = client.inspect(&query).await.expect("inspected");
+        match lines.iter().any(|line| !line.waiters.is_empty()) {
+            true => Ok(()),
+            false => Err(format!("{lines:?}")),
+        }
+    })
+    .await;
 }
 
 /// A waiter is served and a holder keeps its lock although every connection ended meanwhile.

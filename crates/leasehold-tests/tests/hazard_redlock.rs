@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
 use leasehold::{Client, ErrorKind, Gate, Guard, Name, Options, Released, State};
-use leasehold_testkit::poll::until;
+use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::{Nodes, let_vote, url};
@@ -72,10 +72,14 @@ impl World {
 async fn outlives(guard: &Guard) {
     let clock = Clock::boot();
     let end = clock.now() + (LEASE * 3 / 2).as_micros() as u64;
-    while clock.now() < end {
+    eventually("a lease is over", async || {
         guard.check().expect("lost although a majority is there");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        match clock.now() {
+            now if now < end => Err(format!("{} µs are left", end - now)),
+            _ => Ok(()),
+        }
+    })
+    .await;
     assert_eq!(guard.state(), State::Valid);
 }
 
@@ -244,15 +248,11 @@ async fn what_is_no_majority_is_given_back() {
 
 /// The connections come back after a while.
 async fn until_held(client: &Client, name: &str) -> Guard {
-    let clock = Clock::boot();
-    let end = clock.now() + 20_000_000;
-    loop {
-        match client.mutex(name).lock().await {
-            Ok(guard) => return guard,
-            Err(error) => assert!(clock.now() < end, "still {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("held", async || {
+        let held = client.mutex(name).lock().await;
+        held.map_err(|error| error.to_string())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! What can go wrong with ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
 
+mod alone;
 mod answers;
 mod ensemble;
 mod nodes;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use leasehold::engine::{Clock, Query};
 use leasehold::{Client, Guard, Name, Options, Released, State};
 use leasehold_testkit::peers::python;
+use leasehold_testkit::poll::{PATIENCE, eventually as until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::zookeeper::{Ensemble, ZooKeeper};
@@ -19,7 +21,6 @@ use rustix::process::Signal;
 const LEASE: Duration = Duration::from_secs(2);
 /// For what must outlive a restart or an election.
 const LONG: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn client(url: &str) -> Client {
     patient(url, LEASE).await
@@ -38,20 +39,6 @@ async fn through(proxy: &Proxy) -> Client {
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(PATIENCE, future).await;
     done.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
-}
-
-/// Asks until the answer is yes.
-async fn until(what: &str, mut ask: impl AsyncFnMut() -> Result<(), String>) {
-    let (clock, mut last) = (Clock::boot(), String::new());
-    let end = clock.now() + PATIENCE.as_micros() as u64;
-    while clock.now() < end {
-        match ask().await {
-            Ok(()) => return,
-            Err(seen) => last = seen,
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{what}: last seen: {last}");
 }
 
 /// Waits until a guard is in this state.

@@ -56,7 +56,9 @@ async fn a_short_freeze_loses_nothing() {
     let ours = client(&server.url()).await;
     let guard = ours.mutex("slow").lock().await.expect("free");
     server.pause();
-    tokio::time::sleep(LEASE / 5).await;
+    let other = ours.mutex("another");
+    let answered = tokio::time::timeout(LEASE / 5, other.lock()).await;
+    assert!(answered.is_err(), "a frozen server answers nobody");
     server.resume();
     is(&guard, State::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use leasehold::engine::Clock;
 use leasehold::{Client, Options};
 use leasehold_testkit::peers::redisson_of;
-use leasehold_testkit::poll::until;
+use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -94,20 +94,12 @@ async fn waits(client: &Client, name: &str) {
 
 async fn until_waiting(client: &Client, name: &str, count: usize) {
     let query = leasehold::engine::Query::name(leasehold::Name::new(name).expect("a name"));
-    let clock = Clock::boot();
-    let end = clock.now() + 30_000_000;
-    loop {
+    eventually("so many wait", async || {
         let lines = client.inspect(&query).await.expect("inspected");
-        if lines
-            .first()
-            .is_some_and(|line| line.waiters.len() >= count)
-        {
-            return;
+        match lines.first().map_or(0, |line| line.waiters.len()) {
+            seen if seen >= count => Ok(()),
+            seen => Err(format!("{seen} wait for {name}, {count} wanted")),
         }
-        assert!(
-            clock.now() < end,
-            "{count} do not wait for {name}: {lines:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    })
+    .await;
 }

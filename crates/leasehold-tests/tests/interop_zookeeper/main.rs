@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use leasehold::engine::Query;
 use leasehold::{Client, Name, Options};
+use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::zookeeper::ZooKeeper;
 
@@ -62,17 +63,12 @@ impl Peer {
 /// Waits until so many wait for a name.
 async fn waiting(client: &Client, name: &str, count: usize) {
     let query = Query::name(Name::new(name).expect("a name"));
-    let mut last = 0;
-    let seen = async {
-        loop {
-            let lines = client.inspect(&query).await.expect("inspected");
-            last = lines.first().map_or(0, |line| line.waiters.len());
-            if last == count {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    eventually("so many wait", async || {
+        let lines = client.inspect(&query).await.expect("inspected");
+        match lines.first().map_or(0, |line| line.waiters.len()) {
+            seen if seen == count => Ok(()),
+            seen => Err(format!("{seen} wait for {name}, {count} wanted")),
         }
-    };
-    let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
-    assert!(seen.is_ok(), "{count} wait for {name}: last seen: {last}");
+    })
+    .await;
 }

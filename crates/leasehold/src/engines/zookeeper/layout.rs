@@ -83,6 +83,11 @@ impl Layout {
         }
     }
 
+    /// Whether nothing would tell of somebody who joins behind.
+    pub(super) const fn is_deaf(&self) -> bool {
+        matches!(self, Self::Seat(seat) if seat.behind.is_none())
+    }
+
     pub(super) const fn counts_permits(&self) -> bool {
         matches!(self, Self::Permits(_))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
+use super::ground::Grounds;
 use super::wire::{Answer, Line, Lines, Trouble, Wire};
 use crate::engine::{Event, Inbox};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -20,6 +21,7 @@ pub(super) struct Link {
     shortest: bool,
     /// Cancelled when the session is over.
     pub(super) over: CancellationToken,
+    pub(super) grounds: Grounds,
 }
 
 /// A follower passes our words on to the leader up to half a tick late, and a session has at least two ticks. So a
@@ -61,6 +63,7 @@ impl Link {
             lease: longest,
             shortest: given > asked,
             over,
+            grounds: Grounds::default(),
         }))
     }
 

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod config;
+mod ground;
 mod layout;
 mod link;
 mod node;

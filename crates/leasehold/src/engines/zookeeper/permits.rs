@@ -8,7 +8,7 @@ use super::node::{Kind, LEASES, LOCKS, Node, contenders, prefix};
 use super::note::Note;
 use super::rule::{Verdict, verdict};
 use super::seat::{Fail, Stand, conflict, is_full, overflow, take_place, used_as_semaphore};
-use super::wire::{Facts, Trouble, Watch};
+use super::wire::{Facts, Trouble, Watch, With};
 use crate::claim::ClaimId;
 use crate::engine::Mode;
 
@@ -54,10 +54,11 @@ impl Permits {
 
     pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
         let prefix = prefix(self.id, "lock-");
-        let (own, children, stray) =
-            take_place(&self.link, &self.locks, &prefix, &self.note).await?;
-        let full = Node::parse(&own.0).is_none_or(|node| is_full(node.sequence));
-        self.asking = Some(own.0);
+        let (locks, with) = (&self.locks, With::List);
+        let taken = take_place(&self.link, locks, &prefix, &self.note, with).await?;
+        let full = Node::parse(&taken.own.0).is_none_or(|node| is_full(node.sequence));
+        self.asking = Some(taken.own.0);
+        let (children, stray) = taken.listed.unwrap_or_default();
         self.stray = stray;
         let base = &self.base;
         let others = match self.link.again(|| self.link.wire.list(base)).await {

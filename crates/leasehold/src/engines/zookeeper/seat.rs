@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::ground::Ground;
 use super::link::{Link, failed};
 use super::node::{Kind, LEASES, LOCKS, Node, contenders, marker, prefix};
 use super::note::Note;
 use super::rule::{Verdict, verdict, was_semaphore};
-use super::wire::{Facts, Trouble, Watch};
+use super::wire::{Facts, Trouble, Watch, With};
 use crate::claim::ClaimId;
 use crate::engine::{Mode, RW_CAPACITY};
 use crate::error::{Error, ErrorKind, Step};
@@ -53,6 +54,7 @@ pub(super) struct Seat {
     mode: Mode,
     pub(super) note: Note,
     own: Option<(String, Facts)>,
+    ground: Ground,
     /// Fires when the line changes, if it was armed.
     pub(super) behind: Option<Watch>,
 }
@@ -66,6 +68,7 @@ impl Seat {
             mode,
             note,
             own: None,
+            ground: Ground::default(),
             behind: None,
         }
     }
@@ -84,18 +87,54 @@ impl Seat {
         Some(format!("{}/{name}", self.base))
     }
 
-    /// Joins the line: one round trip where nobody is before it.
+    /// Joins the line: one round trip where nobody is before it, and one request where nobody came since the last one.
     pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
-        let prefix = prefix(self.id, marker(self.mode));
-        let (own, children, watch) =
-            take_place(&self.link, &self.base, &prefix, &self.note).await?;
-        let full = Node::parse(&own.0).is_none_or(|node| is_full(node.sequence));
-        self.own = Some(own);
-        self.behind = watch;
-        if full {
+        self.ground = self.link.grounds.take(&self.base);
+        let (prefix, with) = (prefix(self.id, marker(self.mode)), self.ground.with());
+        let taken = take_place(&self.link, &self.base, &prefix, &self.note, with).await?;
+        let node = Node::parse(&taken.own.0).filter(|node| !is_full(node.sequence));
+        self.own = Some(taken.own);
+        let Some(Node { sequence, .. }) = node else {
             return Err(Fail::Refused(overflow(&self.base)));
+        };
+        if let Some(watch) = taken.parent {
+            self.ground.watch(watch);
+        }
+        let children = match taken.listed {
+            Some((children, behind)) => {
+                self.behind = behind;
+                children
+            }
+            None if self.ground.proves(sequence) => return Ok(Stand::Held { wanted: false }),
+            None => match self.list_watched().await? {
+                Some(children) => children,
+                None => return Ok(Stand::Gone),
+            },
+        };
+        match self.is_alone(&children) {
+            true => self.ground.alone(sequence),
+            false => self.ground.shared(),
         }
         self.judge(children).await
+    }
+
+    /// Whether its node is there, and nothing else that matters.
+    fn is_alone(&self, children: &[String]) -> bool {
+        let own = self.own.as_ref().map(|(name, _)| name);
+        let line = contenders(children);
+        line.len() == 1 && Some(&line[0].name) == own && !was_semaphore(children)
+    }
+
+    /// Lists the line, and watches for its next change; none if the name's node is gone.
+    async fn list_watched(&mut self) -> Result<Option<Vec<String>>, Fail> {
+        let base = &self.base;
+        let listed = self.link.again(|| self.link.wire.list_watched(base));
+        let (children, watch) = match listed.await {
+            Err(Trouble::NoNode) => return Ok(None),
+            listed => listed?,
+        };
+        self.behind = Some(watch);
+        Ok(Some(children))
     }
 
     /// Looks at the line again.
@@ -142,13 +181,12 @@ impl Seat {
 
     /// Whether its node is there, and whether somebody is behind it. Tells the next change if nobody is.
     pub(super) async fn wanted(&mut self) -> Result<Option<bool>, Fail> {
-        let base = &self.base;
-        let listed = self.link.again(|| self.link.wire.list_watched(base));
-        let (children, watch) = match listed.await {
-            Err(Trouble::NoNode) => return Ok(None),
-            listed => listed?,
+        let Some(children) = self.list_watched().await? else {
+            return Ok(None);
         };
-        self.behind = Some(watch);
+        if !self.is_alone(&children) {
+            self.ground.shared();
+        }
         let line = contenders(&children);
         let own = self.own.as_ref().map_or("", |(name, _)| name);
         let at = line.iter().position(|node| node.name == own);
@@ -164,6 +202,10 @@ impl Seat {
         self.own = None;
         // Our own deletion has fired it: nothing is left to take back at the server.
         self.behind = None;
+        let ground = std::mem::take(&mut self.ground);
+        if there {
+            self.link.grounds.keep(&self.base, ground);
+        }
         Ok(there)
     }
 
@@ -193,31 +235,43 @@ impl Seat {
             own.0 = name;
         }
         self.mode = Mode::Read;
+        // The reader's node took a number as well.
+        self.ground.shared();
         Ok(true)
     }
 }
 
-type Taken = ((String, Facts), Vec<String>, Option<Watch>);
+/// A place in a line.
+pub(super) struct Taken {
+    pub(super) own: (String, Facts),
+    /// A watch on the parent, where it was asked for and `own` was there when it was set.
+    parent: Option<Watch>,
+    /// Its siblings and, perhaps, a watch for the next change among them; none only where they were not asked for.
+    pub(super) listed: Option<(Vec<String>, Option<Watch>)>,
+}
 
-/// Makes a claim's node below `parent`, once, and lists its siblings.
+/// Makes a claim's node below `parent`, once.
 pub(super) async fn take_place(
     link: &Link,
     parent: &str,
     prefix: &str,
     note: &Note,
+    mut with: With,
 ) -> Result<Taken, Fail> {
     let data = note.write();
     loop {
-        let (made, listed) = link.wire.join(parent, prefix, &data).await;
-        let own = match made {
+        let joined = link.wire.join(parent, prefix, &data, with).await;
+        let own = match joined.made {
             Ok(own) => own,
             // Never used, or cleared away when it was empty.
             Err(Trouble::NoNode) => {
                 link.mkdir(parent).await?;
+                with = With::List;
                 continue;
             }
             Err(Trouble::Unknown(why)) => {
                 tracing::debug!(why, "whether the node was made is not known");
+                with = With::List;
                 match settle(link, parent, prefix).await? {
                     Some(own) => own,
                     None => continue,
@@ -225,11 +279,19 @@ pub(super) async fn take_place(
             }
             Err(trouble) => return Err(trouble.into()),
         };
-        if let Ok((children, watch)) = listed {
-            return Ok((own, children, Some(watch)));
-        }
-        let children = link.again(|| link.wire.list(parent)).await?;
-        return Ok((own, children, None));
+        let (watch, listed) = match joined.listed {
+            Some((children, behind)) => (joined.parent, Some((children, Some(behind)))),
+            None if with == With::Nothing => (None, None),
+            None => {
+                let children = link.again(|| link.wire.list(parent)).await?;
+                (None, Some((children, None)))
+            }
+        };
+        return Ok(Taken {
+            own,
+            parent: watch,
+            listed,
+        });
     }
 }
 

@@ -76,8 +76,9 @@ impl Core {
         let links = self.links.lock().await.clone();
         for link in links {
             match link.wire.prove().await {
-                // Its claims know that it is over.
-                Ok(()) | Err(Trouble::Dead(_)) => {}
+                Ok(()) => {}
+                // Its claims know that it is over before they are asked where they stand.
+                Err(Trouble::Dead(_)) => link.over.cancel(),
                 Err(trouble) => return Err(failed(&trouble, Step::Heartbeat)),
             }
         }
@@ -147,10 +148,11 @@ impl Entry {
     /// Lets the task take in what it was told before, and says where the claim stands then.
     async fn settled(&self) -> Standing {
         let (reply, settled) = oneshot::channel();
-        if self.commands.send(Command::Settle(reply)).is_ok() {
-            let _ = settled.await;
-        }
+        let sent = self.commands.send(Command::Settle(reply));
+        let lives = sent.is_ok() && settled.await.is_ok();
         match &*self.ticket.status.borrow() {
+            // Its task has ended and is about to say so.
+            Status::Is(Standing::Held(_) | Standing::Waiting { .. }) if !lives => Standing::Gone,
             Status::Is(standing) => *standing,
             Status::Asking | Status::Refused(..) => Standing::Gone,
         }

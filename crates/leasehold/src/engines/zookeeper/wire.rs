@@ -80,6 +80,23 @@ pub(super) enum Seen {
 /// Resolves once, when the watched thing changes or the session ends.
 pub(super) type Watch = Pin<Box<dyn Future<Output = Seen> + Send + Sync>>;
 
+/// What is asked together with the making of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum With {
+    Nothing,
+    /// Its siblings, and a watch for the next change among them.
+    List,
+    /// Before that, a watch on the parent's data.
+    ListAndParent,
+}
+
+/// The answers; of what was asked besides, those that came.
+pub(super) struct Joined {
+    pub(super) made: Answer<(String, Facts)>,
+    pub(super) parent: Option<Watch>,
+    pub(super) listed: Option<(Vec<String>, Watch)>,
+}
+
 /// What is known of a node besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
@@ -167,27 +184,30 @@ impl Wire {
         }
     }
 
-    /// Makes an ephemeral node with the next sequence and lists its siblings, in one round trip.
-    pub(super) async fn join(
-        &self,
-        parent: &str,
-        prefix: &str,
-        data: &[u8],
-    ) -> (Answer<(String, Facts)>, Answer<(Vec<String>, Watch)>) {
+    /// Makes an ephemeral node with the next sequence and asks for the rest, in one round trip.
+    pub(super) async fn join(&self, parent: &str, prefix: &str, data: &[u8], with: With) -> Joined {
         let path = format!("{parent}/{prefix}");
         let options = CreateMode::EphemeralSequential.with_acls(self.acls());
-        // Both leave with these calls, in this order, and the server keeps it.
+        // All leave with these calls, in this order, and the server keeps it.
         let made = self.client.create(&path, data, &options);
-        let listing = self.client.list_and_watch_children(parent);
-        let (made, listing) = tokio::join!(made, listing);
+        let read = (with == With::ListAndParent).then(|| self.client.get_and_watch_data(parent));
+        let list = (with != With::Nothing).then(|| self.client.list_and_watch_children(parent));
         let named = |(stat, sequence): (Stat, CreateSequence)| {
             (format!("{prefix}{sequence}"), Facts::from(&stat))
         };
-        let watched = |(children, watcher)| (children, watch(watcher));
-        (
-            made.map(named).map_err(Trouble::from),
-            listing.map(watched).map_err(Trouble::from),
-        )
+        let mut joined = Joined {
+            made: made.await.map(named).map_err(Trouble::from),
+            parent: None,
+            listed: None,
+        };
+        if let Some(read) = read {
+            joined.parent = read.await.ok().map(|(_, _, watcher)| watch(watcher));
+        }
+        if let Some(list) = list {
+            let listed = list.await.ok();
+            joined.listed = listed.map(|(children, watcher)| (children, watch(watcher)));
+        }
+        joined
     }
 
     /// Makes so many ephemeral nodes with the next sequences and lists all their siblings, in one round trip.
