@@ -42,14 +42,14 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "redis: a grant without expiry",
         "engines/redis/alone.lua",
-        "    local deadline = math.min(now + lease, TOP)\n",
-        "    lease = 999999999999999\n    local deadline = math.min(now + lease, TOP)\n",
+        "  local deadline = now + lease\n",
+        "  local deadline = now + 999999999999999\n",
         "run setnx-expire",
     ),
     mutant(
         "redis: fences from a counter alone",
         "engines/redis/alone.lua",
-        "return ARGV[2] .. ' held ' .. int(now + 1) .. ' 0'",
+        "return ARGV[2] .. string.format(' held %d 0', now + 1)",
         "return ARGV[2] .. ' held 1 0'",
         "run counter-reset",
     ),

@@ -24,13 +24,19 @@ local function last_before(blocks)
   return TOP - blocks * BLOCK
 end
 
+-- The claim that is spoken of.
+local function id_at(place)
+  if what ~= 'claim' then return ARGV[place] end
+  return (struct.unpack('<s', ARGV[place]))
+end
+
 local crowd = {}
 
 function crowd.claim(key, found, capacity, last, taken, waiting, arrivals, expiry, earliest)
-  local id, session, weight, lease = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[7])
+  local id, lease, weight, asked, session, rest = struct.unpack(ASK, ARGV[3])
   local deadline = math.min(now + lease, TOP)
   local fits = waiting == 0 and taken + weight <= capacity
-  if found or fits or weight == 0 or weight > capacity or capacity ~= tonumber(ARGV[6]) or ARGV[8] ~= '1'
+  if found or fits or weight == 0 or weight > capacity or capacity ~= asked or ARGV[5] ~= '1'
     or deadline > expiry or last >= expiry or math.max(last, now) > last_before(waiting + 1) then return end
   local order, deadlines = beside(key)
   local ahead, place = int(waiting), int(arrivals + 1)
@@ -39,7 +45,7 @@ function crowd.claim(key, found, capacity, last, taken, waiting, arrivals, expir
   redis.call('ZADD', deadlines, int(deadline), id)
   redis.call('HSET', key,
     'n', struct.pack(LINE, capacity, last, taken, 1, waiting + 1, arrivals + 1, expiry, math.min(earliest, deadline)),
-    '=' .. id, struct.pack(CLAIM, weight, lease, now, arrivals + 1, 0, session) .. ARGV[9])
+    '=' .. id, struct.pack(CLAIM, weight, lease, now, arrivals + 1, 0, session) .. string.sub(ARGV[3], rest))
   if waiting == 0 then
     local _, _, _, _, _, holder = struct.unpack(CLAIM, redis.call('HGET', key, '=' .. before))
     publish(channel_of(key, holder), 'W ' .. before .. ' ' .. holder)
@@ -73,7 +79,7 @@ function crowd.release(key, found, capacity, last, _, waiting, arrivals, expiry,
 end
 
 if crowd[what] and #KEYS == 1 and not texts[KEYS[1]] then
-  local found = redis.call('HMGET', KEYS[1], 'n', '=' .. ARGV[3])
+  local found = redis.call('HMGET', KEYS[1], 'n', '=' .. id_at(3))
   if found[1] then
     local capacity, last, taken, held, waiting, arrivals, expiry, earliest = struct.unpack(LINE, found[1])
     if held == 1 and now < earliest then

@@ -36,7 +36,9 @@ pub(super) struct Keys {
 impl Keys {
     /// The line of a name. Its bucket is in the first braces, so that braces in the name mean nothing.
     pub(super) fn line(&self, name: &Name) -> String {
-        format!("{}{{{:02x}}}:{name}", self.prefix, Bucket::of(name).0)
+        let bucket = hex(u128::from(Bucket::of(name).0), 2);
+        // Not by `format!`: this is done for every call.
+        [&self.prefix, "{", &bucket, "}:", name.as_str()].concat()
     }
 
     /// The name of a line's key; none if it is another key.
@@ -72,7 +74,13 @@ impl Keys {
 }
 
 pub(super) fn claim_text(id: ClaimId) -> String {
-    format!("{:032x}", id.as_u128())
+    hex(id.as_u128(), 32)
+}
+
+/// The last so many hexadecimal digits of a number.
+pub(super) fn hex(number: u128, digits: u32) -> String {
+    let digit = |at| char::from(b"0123456789abcdef"[(number >> (4 * at)) as usize & 15]);
+    (0..digits).rev().map(digit).collect()
 }
 
 pub(super) fn claim_id(text: &str) -> Option<ClaimId> {
