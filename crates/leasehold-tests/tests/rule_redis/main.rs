@@ -20,6 +20,8 @@ const SCRIPT: &str = concat!(
     "\n",
     include_str!("../../../leasehold/src/engines/redis/crowd.lua"),
     "\n",
+    include_str!("../../../leasehold/src/engines/redis/beat.lua"),
+    "\n",
     include_str!("../../../leasehold/src/engines/redis/line.lua"),
 );
 

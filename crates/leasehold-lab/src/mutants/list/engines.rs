@@ -61,6 +61,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         REDIS,
     ),
     mutant(
+        "redis: a crowd's hand-over tells nobody",
+        "engines/redis/crowd.lua",
+        "      publish(channel_of(key, session), 'G ' .. following",
+        "      local _ = (channel_of(key, session) .. 'G ' .. following",
+        "test engine_redis standalone::ends::release_hands_over_at_once",
+    ),
+    mutant(
+        "redis: who joins a crowd goes before it",
+        "engines/redis/crowd.lua",
+        "redis.call('ZADD', order, place, id)",
+        "redis.call('ZADD', order, string.format('%.9f', 1 + 1 / arrivals), id)",
+        "test engine_redis standalone::order::first_come_first_served",
+    ),
+    mutant(
         "sql: a claim without expiry",
         "engines/sql/quick.rs",
         "{now}, {now} + #6, \\\n         {fence}) {taken}{told}\"",

@@ -1,4 +1,4 @@
--- What is left once `alone.lua` and `crowd.lua` have had their turn.
+-- What is left once `alone.lua`, `crowd.lua` and `beat.lua` have had their turn.
 
 local posts, channels = {}, {}
 
@@ -332,7 +332,7 @@ local each = arguments[what]
 for i, key in ipairs(KEYS) do
   if not answers[i + 1] then
     local from = 3 + (i - 1) * each
-    local id = each > 0 and id_at(from) or ''
+    local id = each == 0 and '' or what == 'claim' and struct.unpack('<s', ARGV[from]) or ARGV[from]
     if texts[key] then unfold(key, id) end
     local line = load(key, id)
     answers[i + 1] = operations[what](line, unpack(ARGV, from, from + each - 1))

@@ -17,6 +17,8 @@ const TEXT: &str = concat!(
     "\n",
     include_str!("crowd.lua"),
     "\n",
+    include_str!("beat.lua"),
+    "\n",
     include_str!("line.lua")
 );
 
