@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::Trouble;
-use super::keys::{Keys, claim_text, hex};
+use super::keys::{Keys, hex};
 use super::wire::{Call, Reply};
 use crate::claim::{Claim, Mode};
 use crate::clock::micros;
@@ -32,7 +32,7 @@ pub(super) fn load() -> Call {
 pub(super) struct Run {
     what: &'static str,
     /// Comes back with the answer, so that it is never taken for that of another call.
-    mark: String,
+    mark: [u8; 8],
     keys: Vec<String>,
     args: Vec<Vec<u8>>,
 }
@@ -41,7 +41,7 @@ impl Run {
     fn new(what: &'static str, keys: Vec<String>, args: Vec<Vec<u8>>) -> Self {
         Self {
             what,
-            mark: hex(rand::random::<u32>().into(), 8),
+            mark: hex(rand::random::<u32>().into()),
             keys,
             args,
         }
@@ -58,7 +58,7 @@ impl Run {
     }
 
     pub(super) fn beat<'a>(keys: &Keys, claims: impl IntoIterator<Item = &'a Claim>) -> Self {
-        let words = |claim: &Claim| (keys.line(&claim.name), claim_text(claim.id).into_bytes());
+        let words = |claim: &Claim| (keys.line(&claim.name), id_text(claim));
         let (keys, args) = claims.into_iter().map(words).unzip();
         Self::new("beat", keys, args)
     }
@@ -70,7 +70,7 @@ impl Run {
         let (mut lines, mut args) = (Vec::with_capacity(1), Vec::with_capacity(2));
         for (claim, used) in claims {
             lines.push(keys.line(&claim.name));
-            args.extend([claim_text(claim.id), used.to_string()].map(String::into_bytes));
+            args.extend([id_text(claim), used.to_string().into_bytes()]);
         }
         Self::new("release", lines, args)
     }
@@ -105,7 +105,7 @@ impl Run {
             .iter()
             .fold(call, Call::arg)
             .arg(self.what)
-            .arg(&self.mark);
+            .arg(self.mark);
         self.args.iter().fold(call, Call::arg)
     }
 
@@ -113,23 +113,28 @@ impl Run {
     pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
         if let Reply::Text(words) = &reply {
             let mut words = words.split(|byte| *byte == b' ');
-            let ours = words.next() == Some(self.mark.as_bytes()) && self.keys.len() == 1;
+            let ours = words.next() == Some(&self.mark) && self.keys.len() == 1;
             let answer = words.map(|word| Reply::Text(word.to_vec())).collect();
             return ours.then(|| vec![answer]).ok_or_else(of_another);
         }
         let mut replies = reply.list()?.into_iter();
         let mark = replies.next().map(Reply::text).transpose()?;
-        if mark.as_ref() != Some(&self.mark) || replies.len() != self.keys.len() {
+        let ours = mark.is_some_and(|mark| mark.as_bytes() == self.mark);
+        if !ours || replies.len() != self.keys.len() {
             return Err(of_another());
         }
         replies.map(Reply::list).collect()
     }
 }
 
+fn id_text(claim: &Claim) -> Vec<u8> {
+    hex::<32>(claim.id.as_u128()).to_vec()
+}
+
 /// A claim as the script reads and keeps it, in one piece: each word of a call costs the server.
 fn asked(claim: &Claim, lease: u64, session: &str, who: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(128 + who.len());
-    text.extend_from_slice(claim_text(claim.id).as_bytes());
+    text.extend_from_slice(&hex::<32>(claim.id.as_u128()));
     text.push(0);
     let [weight, capacity] = [claim.mode.weight(), claim.mode.capacity()];
     for number in [lease as f64, f64::from(weight), f64::from(capacity)] {
@@ -243,7 +248,7 @@ mod tests {
         let claim = Claim::new(Name::new("x").unwrap(), Mode::Write, lease);
         let text = asked(&claim, 1_000, "p1.2", "7\nhost\ncommand");
         let numbers = [1_000.0, f64::from(u32::MAX), f64::from(u32::MAX)].map(f64::to_le_bytes);
-        let id = claim_text(claim.id);
+        let id = format!("{:032x}", claim.id.as_u128());
         let words = [
             id.as_bytes(),
             b"\0",
