@@ -106,15 +106,25 @@ pub(crate) fn duel(
     mut ours: impl FnMut() -> Outcome<f64>,
     mut peer: impl FnMut() -> Outcome<f64>,
 ) -> Outcome<Duel> {
-    let mut pairs = Vec::with_capacity(repeats);
+    let [ours, peer] = in_turn(repeats, [&mut ours, &mut peer])?;
+    Ok(Duel::of(&ours, &peer))
+}
+
+/// The figures of all of them, measured in turn. The first round only warms up.
+pub(crate) fn in_turn<const N: usize>(
+    repeats: usize,
+    mut all: [&mut dyn FnMut() -> Outcome<f64>; N],
+) -> Outcome<[Vec<f64>; N]> {
+    let mut figures = [const { Vec::new() }; N];
     for repeat in 0..=repeats {
-        let pair = (ours()?, peer()?);
-        if repeat > 0 {
-            pairs.push(pair);
+        for (one, figures) in all.iter_mut().zip(&mut figures) {
+            let figure = one()?;
+            if repeat > 0 {
+                figures.push(figure);
+            }
         }
     }
-    let (ours, peer): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    Ok(Duel::of(&ours, &peer))
+    Ok(figures)
 }
 
 #[cfg(test)]

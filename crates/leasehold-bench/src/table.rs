@@ -50,7 +50,7 @@ impl Row {
     }
 
     /// One by the other, to compare with: no goal.
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "zookeeper", feature = "redis"))]
     pub(crate) fn read(name: &str, unit: &str, duel: &Duel) -> Self {
         let (ours, peer) = (
             amount(duel.ours.median, unit),

@@ -10,7 +10,7 @@ use leasehold_testkit::servers::redis::Redis;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Settings;
-use crate::measure::{Outcome, duel};
+use crate::measure::{Duel, Outcome, in_turn};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
@@ -24,11 +24,19 @@ pub(crate) fn over(settings: &Settings) -> Outcome<()> {
     let server = Redis::start();
     let mut locks = pair(&server, "locks")?;
     let mut messages = pair(&server, "messages")?;
-    let ours = || micros(&mut locks);
-    let peer = || micros(&mut messages);
-    let duel = duel(settings.repeats, ours, peer)?;
+    let mut plain = pair(&server, "plain")?;
+    let mut ours = || micros(&mut locks);
+    let mut peer = || micros(&mut messages);
+    let mut floor = || micros(&mut plain);
+    let all: [&mut dyn FnMut() -> _; 3] = [&mut ours, &mut peer, &mut floor];
+    let [locks, messages, floors] = in_turn(settings.repeats, all)?;
     let name = "redis hand-over beside publish to receive";
+    let duel = Duel::of(&locks, &messages);
     Row::ratio(name, "µs", &duel, Goal::AtMost(1.3)).print();
+    let name = "  compare, SET and PUBLISH beside it";
+    Row::read(name, "µs", &Duel::of(&floors, &messages)).print();
+    let name = "  hand-over beside compare, SET, PUBLISH";
+    Row::read(name, "µs", &Duel::of(&locks, &floors)).print();
     Ok(())
 }
 
@@ -66,7 +74,7 @@ fn micros(sides: &mut [Process; 2]) -> Outcome<f64> {
     Ok(times[times.len() / 2] as f64 / 1e3)
 }
 
-/// `redis-hand locks|messages URL a|b`: says when it got it and when it gave it, in nanoseconds of the machine.
+/// `redis-hand locks|messages|plain URL a|b`: says when it got it and when it gave it, in nanoseconds of the machine.
 pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     let mut next = || arguments.next().ok_or("a side needs three arguments");
     let (what, url, side) = (next()?, next()?, next()?);
@@ -89,7 +97,7 @@ enum Side {
     Lock(leasehold::Client),
     Message {
         begins: bool,
-        to: String,
+        give: ::redis::Cmd,
         conn: ::redis::aio::MultiplexedConnection,
         heard: std::pin::Pin<Box<dyn Stream<Item = ::redis::Msg> + Send>>,
     },
@@ -101,12 +109,14 @@ impl Side {
             return Ok(Self::Lock(leasehold::connect(url).await?));
         }
         let client = ::redis::Client::open(url)?;
+        let mut conn = client.get_multiplexed_async_connection().await?;
         let mut listening = client.get_async_pubsub().await?;
-        listening.subscribe(side).await?;
+        // Each kind has channels of its own.
+        listening.subscribe(format!("{what}-{side}")).await?;
         Ok(Self::Message {
             begins: side == "a",
-            to: if side == "a" { "b" } else { "a" }.to_owned(),
-            conn: client.get_multiplexed_async_connection().await?,
+            give: give(what, &mut conn, side).await?,
+            conn,
             heard: Box::pin(listening.into_on_message()),
         })
     }
@@ -124,7 +134,7 @@ impl Side {
                 }
                 Self::Message {
                     begins,
-                    to,
+                    give,
                     conn,
                     heard,
                 } => {
@@ -136,11 +146,7 @@ impl Side {
                     let got = nanos();
                     tokio::time::sleep(WORK).await;
                     events.push((got, nanos()));
-                    let _: i64 = ::redis::cmd("PUBLISH")
-                        .arg(&*to)
-                        .arg("x")
-                        .query_async(conn)
-                        .await?;
+                    let _: i64 = give.query_async(conn).await?;
                 }
             }
         }
@@ -156,6 +162,31 @@ impl Side {
         }
         Ok(events)
     }
+}
+
+/// The least that hands a lock over: it is compared, it is the other's, and the other hears it.
+const HAND_OVER: &str = "if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then return redis.error_reply('ERR not ours') end
+    redis.call('SET', KEYS[1], ARGV[2], 'PX', '30000')
+    return redis.call('PUBLISH', ARGV[2], 'x')";
+
+/// How a side without our client gives to the other.
+async fn give(
+    what: &str,
+    conn: &mut ::redis::aio::MultiplexedConnection,
+    side: &str,
+) -> Outcome<::redis::Cmd> {
+    let other = if side == "a" { "b" } else { "a" };
+    let [side, other] = [side, other].map(|side| format!("{what}-{side}"));
+    if what == "messages" {
+        let mut publish = ::redis::cmd("PUBLISH");
+        let _ = publish.arg(other).arg("x");
+        return Ok(publish);
+    }
+    let mut load = ::redis::cmd("SCRIPT");
+    let digest: String = load.arg("LOAD").arg(HAND_OVER).query_async(conn).await?;
+    let mut run = ::redis::cmd("EVALSHA");
+    let _ = run.arg(digest).arg(1).arg("plain").arg(side).arg(other);
+    Ok(run)
 }
 
 /// The clock that all processes of a machine share.

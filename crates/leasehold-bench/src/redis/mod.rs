@@ -1,5 +1,6 @@
 //! Redis beside the bare client crate, rslock and Redisson: the same server, in turn.
 
+mod bare;
 pub(crate) mod crowd;
 pub(crate) mod hand;
 pub(crate) mod lockers;
@@ -8,12 +9,12 @@ mod tally;
 
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
 use leasehold::Client;
 use leasehold_testkit::servers::redis::Redis;
 
+use self::bare::{NOTHING, PLAIN_LOCK, TwoCalls};
 use crate::Settings;
-use crate::measure::{Outcome, Spread, Watch, duel};
+use crate::measure::{Duel, Outcome, Spread, Watch, in_turn};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 use crate::waiters::cpu_ms;
@@ -35,23 +36,25 @@ fn commands(server: &Redis, names: &[&str]) -> f64 {
     counted.sum()
 }
 
-/// A connection of the client crate that ours is made of.
-async fn bare(server: &Redis) -> Outcome<MultiplexedConnection> {
-    let client = ::redis::Client::open(server.url())?;
-    Ok(client.get_multiplexed_async_connection().await?)
-}
-
 /// One locker, nobody else; then the same under linger.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let server = Redis::start();
     let runtime = one_thread()?;
     let client = runtime.block_on(leasehold::connect(&server.url()))?;
-    let calls = runtime.block_on(TwoCalls::prepare(&server))?;
-    let ours = || Ok(runtime.block_on(runtime.spawn(pairs(client.clone())))??);
-    let peer = || Ok(runtime.block_on(runtime.spawn(calls.clone().run()))??);
-    let duel = duel(settings.many(), ours, peer)?;
+    let nothing = runtime.block_on(TwoCalls::prepare(&server, NOTHING))?;
+    let plain = runtime.block_on(TwoCalls::prepare(&server, PLAIN_LOCK))?;
+    let mut ours = || Ok(runtime.block_on(runtime.spawn(pairs(client.clone())))??);
+    let mut peer = || Ok(runtime.block_on(runtime.spawn(nothing.clone().run()))??);
+    let mut floor = || Ok(runtime.block_on(runtime.spawn(plain.clone().run()))??);
+    let all: [&mut dyn FnMut() -> _; 3] = [&mut ours, &mut peer, &mut floor];
+    let [locks, calls, floors] = in_turn(settings.many(), all)?;
     let name = "redis uncontended beside 2 bare EVALSHA";
+    let duel = Duel::of(&locks, &calls);
     Row::ratio(name, "µs", &duel, Goal::AtMost(1.15)).print();
+    let name = "  SET NX and compare + DEL beside them";
+    Row::read(name, "µs", &Duel::of(&floors, &calls)).print();
+    let name = "  uncontended beside SET NX, compare + DEL";
+    Row::read(name, "µs", &Duel::of(&locks, &floors)).print();
     let (before, cost) = (commands(&server, SENT), Cost::start(&server));
     let _ = ours()?;
     let ours_cost = cost.each(&server);
@@ -119,34 +122,4 @@ async fn lingering(client: Client) -> leasehold::Result<f64> {
 
 fn micros_each(watch: Watch) -> f64 {
     watch.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS)
-}
-
-/// Two scripts that do nothing, one after the other.
-#[derive(Clone)]
-struct TwoCalls {
-    conn: MultiplexedConnection,
-    calls: [::redis::Cmd; 2],
-}
-
-impl TwoCalls {
-    async fn prepare(server: &Redis) -> Outcome<Self> {
-        let mut conn = bare(server).await?;
-        let mut calls = [::redis::Cmd::new(), ::redis::Cmd::new()];
-        for (call, text) in calls.iter_mut().zip(["return 1", "return 2"]) {
-            let mut load = ::redis::cmd("SCRIPT");
-            let digest: String = load.arg("LOAD").arg(text).query_async(&mut conn).await?;
-            let _ = call.arg("EVALSHA").arg(digest).arg(1).arg("bare");
-        }
-        Ok(Self { conn, calls })
-    }
-
-    async fn run(mut self) -> ::redis::RedisResult<f64> {
-        let watch = Watch::start();
-        for _ in 0..ROUNDS {
-            for call in &self.calls {
-                let _: i64 = call.query_async(&mut self.conn).await?;
-            }
-        }
-        Ok(micros_each(watch))
-    }
 }

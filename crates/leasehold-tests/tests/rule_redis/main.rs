@@ -20,6 +20,8 @@ const SCRIPT: &str = concat!(
     "\n",
     include_str!("../../../leasehold/src/engines/redis/crowd.lua"),
     "\n",
+    include_str!("../../../leasehold/src/engines/redis/beat.lua"),
+    "\n",
     include_str!("../../../leasehold/src/engines/redis/line.lua"),
 );
 
@@ -51,6 +53,11 @@ fn harness() -> String {
          for i, step in ipairs(cjson.decode(ARGV[1])) do
            local published = {}
            local time = { table.remove(step, 1), table.remove(step, 1) }
+           if step[1] == 'claim' then
+             local id, session, weight, capacity, lease, waits, who = unpack(step, 3)
+             local asked = struct.pack('<sddds', id, lease, weight, capacity, session) .. who
+             step = { 'claim', step[2], asked, '60000', waits }
+           end
            local answer = rule(KEYS, step, time, published)
            if type(answer) == 'string' then
              local said = {}
@@ -129,7 +136,7 @@ fn a_line_named_twice_changes_once() {
     let server = Redis::start();
     let client = redis::Client::open(server.url()).expect("a URL");
     let mut connection = client.get_connection().expect("connected");
-    let mut run = |keys: usize, words: &[&str]| -> Vec<String> {
+    let mut run = |keys: usize, words: &[&[u8]]| -> Vec<String> {
         let mut call = redis::cmd("EVAL");
         let _ = call.arg(SCRIPT).arg(keys);
         let said: redis::Value = call
@@ -142,14 +149,16 @@ fn a_line_named_twice_changes_once() {
             one => vec![first_word(&one)],
         }
     };
-    let claim = ["claim", "m", "a", "p.1", "1", "1", "9000000", "0", "who"];
+    let numbers = [9_000_000.0_f64, 1.0, 1.0].map(f64::to_le_bytes);
+    let asked = [b"a\0", numbers.as_flattened(), b"p.1\0who"].concat();
+    let claim: [&[u8]; 5] = [b"claim", b"m", &asked, b"18001", b"0"];
     assert_eq!(run(1, &claim), ["m held"], "free");
-    let release = ["release", "m", "a", "1", "b", "1"];
+    let release: [&[u8]; 6] = [b"release", b"m", b"a", b"1", b"b", b"1"];
     assert_eq!(run(2, &release), ["released", "gone"]);
-    assert_eq!(run(2, &["beat", "m", "b", "a"]), ["gone", "gone"]);
+    assert_eq!(run(2, &[b"beat", b"m", b"b", b"a"]), ["gone", "gone"]);
     assert_eq!(run(1, &claim), ["m held"], "free again");
     assert_eq!(
-        run(3, &["beat", "m", "b", "c", "a"]),
+        run(3, &[b"beat", b"m", b"b", b"c", b"a"]),
         ["gone", "gone", "held"]
     );
     assert_eq!(run(2, &release), ["released", "gone"]);

@@ -42,14 +42,14 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "redis: a grant without expiry",
         "engines/redis/alone.lua",
-        "    local deadline = math.min(now + lease, TOP)\n",
-        "    lease = 999999999999999\n    local deadline = math.min(now + lease, TOP)\n",
+        "  local deadline = now + lease\n",
+        "  local deadline = now + 999999999999999\n",
         "run setnx-expire",
     ),
     mutant(
         "redis: fences from a counter alone",
         "engines/redis/alone.lua",
-        "return ARGV[2] .. ' held ' .. int(now + 1) .. ' 0'",
+        "return ARGV[2] .. string.format(' held %d 0', now + 1)",
         "return ARGV[2] .. ' held 1 0'",
         "run counter-reset",
     ),
@@ -59,6 +59,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "line.held, line.taken = line.held - 1, line.taken - place.weight",
         "line.held, line.taken = line.held - 1, line.taken - 2 * place.weight",
         REDIS,
+    ),
+    mutant(
+        "redis: a crowd's hand-over tells nobody",
+        "engines/redis/crowd.lua",
+        "      publish(channel_of(key, session), 'G ' .. following",
+        "      local _ = (channel_of(key, session) .. 'G ' .. following",
+        "test engine_redis standalone::ends::release_hands_over_at_once",
+    ),
+    mutant(
+        "redis: who joins a crowd goes before it",
+        "engines/redis/crowd.lua",
+        "redis.call('ZADD', order, place, id)",
+        "redis.call('ZADD', order, string.format('%.9f', 1 + 1 / arrivals), id)",
+        "test engine_redis standalone::order::first_come_first_served",
     ),
     mutant(
         "sql: a claim without expiry",

@@ -68,7 +68,7 @@ impl Cluster {
         if let Some(link) = self.known(slot) {
             return Ok(link);
         }
-        self.refresh(servers, self.version()).await?;
+        Box::pin(self.refresh(servers, self.version())).await?;
         self.known(slot)
             .ok_or_else(|| Trouble::Down(format!("no server has slot {slot}")))
     }

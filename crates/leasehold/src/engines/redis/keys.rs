@@ -36,7 +36,14 @@ pub(super) struct Keys {
 impl Keys {
     /// The line of a name. Its bucket is in the first braces, so that braces in the name mean nothing.
     pub(super) fn line(&self, name: &Name) -> String {
-        format!("{}{{{:02x}}}:{name}", self.prefix, Bucket::of(name).0)
+        let mut key =
+            String::with_capacity(self.prefix.len() + "{bb}:".len() + name.as_str().len());
+        key.push_str(&self.prefix);
+        key.push('{');
+        key.extend(hex::<2>(Bucket::of(name).0.into()).map(char::from));
+        key.push_str("}:");
+        key.push_str(name.as_str());
+        key
     }
 
     /// The name of a line's key; none if it is another key.
@@ -71,8 +78,18 @@ impl Keys {
     }
 }
 
+#[cfg(feature = "redlock")]
 pub(super) fn claim_text(id: ClaimId) -> String {
     format!("{:032x}", id.as_u128())
+}
+
+/// The last hexadecimal digits of a number. Not by `format!`: this is done for every call.
+pub(super) fn hex<const DIGITS: usize>(number: u128) -> [u8; DIGITS] {
+    let mut digits = [0; DIGITS];
+    for (at, digit) in digits.iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * at)) as usize & 15];
+    }
+    digits
 }
 
 pub(super) fn claim_id(text: &str) -> Option<ClaimId> {
@@ -101,11 +118,26 @@ pub(super) fn slot(key: &[u8]) -> u16 {
 /// CRC-16/XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
+        (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)]
     })
 }
+
+/// What each byte does to it.
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < table.len() << 3 {
+        let (byte, bit) = (at >> 3, at & 7);
+        let crc = if bit == 0 {
+            (byte as u16) << 8
+        } else {
+            table[byte]
+        };
+        table[byte] = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+        at += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
--- What is left once `alone.lua` and `crowd.lua` have had their turn.
+-- What is left once `alone.lua`, `crowd.lua` and `beat.lua` have had their turn.
 
 local posts, channels = {}, {}
 
@@ -27,7 +27,7 @@ end
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
   local text, order, deadlines = texts[key], beside(key)
-  local deadline, lease, weight, capacity, since, id, session, rest = struct.unpack(ALONE, text)
+  local deadline, since, id, lease, weight, capacity, session, rest = struct.unpack(ALONE, text)
   local last = since + BLOCK
   local expiry = expiry_of(math.max(deadline, last + 1))
   -- Without memory those who are there already are served, and nobody else.
@@ -262,11 +262,12 @@ end
 
 local operations = {}
 
--- claim: id, session, weight, capacity, lease, 1 if it waits, who
-function operations.claim(line, id, session, weight, capacity, lease, waits, who)
+-- claim: as ASK says, how many milliseconds a string of it is kept, 1 if it waits
+function operations.claim(line, text, _, waits)
+  local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text)
   local asked = {
-    id = id, session = session, weight = tonumber(weight), capacity = tonumber(capacity), lease = tonumber(lease),
-    since = now, fence = 0, who = who,
+    id = id, session = session, weight = weight, capacity = capacity, lease = lease, since = now, fence = 0,
+    who = string.sub(text, rest),
   }
   sweep(line, id)
   if asked.weight == 0 or asked.weight > asked.capacity then return { 'weight' } end
@@ -324,14 +325,14 @@ function operations.look(line)
   return answer
 end
 
-local arguments = { claim = 7, beat = 1, release = 2, evict = 2, look = 0 }
+local arguments = { claim = 3, beat = 1, release = 2, evict = 2, look = 0 }
 
 -- The same operation on each key, with its own arguments.
 local each = arguments[what]
 for i, key in ipairs(KEYS) do
   if not answers[i + 1] then
     local from = 3 + (i - 1) * each
-    local id = each > 0 and ARGV[from] or ''
+    local id = each == 0 and '' or what == 'claim' and struct.unpack('<s', ARGV[from]) or ARGV[from]
     if texts[key] then unfold(key, id) end
     local line = load(key, id)
     answers[i + 1] = operations[what](line, unpack(ARGV, from, from + each - 1))

@@ -116,6 +116,10 @@ impl Link {
         if let State::Up(conn) = &*self.state.borrow() {
             return Ok(conn.clone());
         }
+        Box::pin(self.wait_for_conn()).await
+    }
+
+    async fn wait_for_conn(&self) -> Result<Conn, Trouble> {
         let mut state = self.state.clone();
         let settled = |state: &State| match state {
             State::Up(_) => true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::Trouble;
-use super::keys::{Keys, claim_text};
+use super::keys::{Keys, hex};
 use super::wire::{Call, Reply};
 use crate::claim::{Claim, Mode};
 use crate::clock::micros;
@@ -16,6 +16,8 @@ const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
     include_str!("crowd.lua"),
+    "\n",
+    include_str!("beat.lua"),
     "\n",
     include_str!("line.lua")
 );
@@ -30,70 +32,56 @@ pub(super) fn load() -> Call {
 pub(super) struct Run {
     what: &'static str,
     /// Comes back with the answer, so that it is never taken for that of another call.
-    mark: String,
+    mark: [u8; 8],
     keys: Vec<String>,
-    args: Vec<String>,
+    args: Vec<Vec<u8>>,
 }
 
 impl Run {
-    fn new(what: &'static str) -> Self {
-        let mark = format!("{:08x}", rand::random::<u32>());
+    fn new(what: &'static str, keys: Vec<String>, args: Vec<Vec<u8>>) -> Self {
         Self {
             what,
-            mark,
-            keys: Vec::new(),
-            args: Vec::new(),
+            mark: hex(rand::random::<u32>().into()),
+            keys,
+            args,
         }
     }
 
     pub(super) fn claim(keys: &Keys, claim: &Claim, session: &str, who: &str) -> Self {
-        let mut run = Self::new("claim");
-        run.keys.push(keys.line(&claim.name));
-        run.args.extend([
-            claim_text(claim.id),
-            session.to_owned(),
-            claim.mode.weight().to_string(),
-            claim.mode.capacity().to_string(),
-            micros(claim.lease).min(LONGEST).to_string(),
-            u8::from(claim.waits).to_string(),
-            who.to_owned(),
-        ]);
-        run
+        let lease = micros(claim.lease).min(LONGEST);
+        let args = vec![
+            asked(claim, lease, session, who),
+            kept(lease).to_string().into_bytes(),
+            vec![if claim.waits { b'1' } else { b'0' }],
+        ];
+        Self::new("claim", vec![keys.line(&claim.name)], args)
     }
 
     pub(super) fn beat<'a>(keys: &Keys, claims: impl IntoIterator<Item = &'a Claim>) -> Self {
-        let mut run = Self::new("beat");
-        for claim in claims {
-            run.keys.push(keys.line(&claim.name));
-            run.args.push(claim_text(claim.id));
-        }
-        run
+        let words = |claim: &Claim| (keys.line(&claim.name), id_text(claim));
+        let (keys, args) = claims.into_iter().map(words).unzip();
+        Self::new("beat", keys, args)
     }
 
     pub(super) fn release<'a>(
         keys: &Keys,
         claims: impl IntoIterator<Item = (&'a Claim, u32)>,
     ) -> Self {
-        let mut run = Self::new("release");
+        let (mut lines, mut args) = (Vec::with_capacity(1), Vec::with_capacity(2));
         for (claim, used) in claims {
-            run.keys.push(keys.line(&claim.name));
-            run.args.extend([claim_text(claim.id), used.to_string()]);
+            lines.push(keys.line(&claim.name));
+            args.extend([id_text(claim), used.to_string().into_bytes()]);
         }
-        run
+        Self::new("release", lines, args)
     }
 
     pub(super) fn evict(key: String, fence: Option<Fence>, told: String) -> Self {
-        let mut run = Self::new("evict");
-        run.keys.push(key);
-        run.args
-            .extend([fence.map_or(0, Fence::get).to_string(), told]);
-        run
+        let words = [fence.map_or(0, Fence::get).to_string(), told];
+        Self::new("evict", vec![key], words.map(String::into_bytes).to_vec())
     }
 
     pub(super) fn look(key: String) -> Self {
-        let mut run = Self::new("look");
-        run.keys.push(key);
-        run
+        Self::new("look", vec![key], Vec::new())
     }
 
     /// Whether the answer can be that a claim holds.
@@ -102,7 +90,14 @@ impl Run {
     }
 
     pub(super) fn call(&self, digest: &str) -> Call {
-        let call = Call::new("EVALSHA")
+        let lengths = self.keys.iter().map(String::len);
+        let lengths = lengths.chain(self.args.iter().map(Vec::len));
+        let room = Call::with_room(
+            5 + self.keys.len() + self.args.len(),
+            80 + lengths.sum::<usize>(),
+        );
+        let call = room
+            .arg("EVALSHA")
             .arg(digest)
             .arg(self.keys.len().to_string());
         let call = self
@@ -110,7 +105,7 @@ impl Run {
             .iter()
             .fold(call, Call::arg)
             .arg(self.what)
-            .arg(&self.mark);
+            .arg(self.mark);
         self.args.iter().fold(call, Call::arg)
     }
 
@@ -118,17 +113,43 @@ impl Run {
     pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
         if let Reply::Text(words) = &reply {
             let mut words = words.split(|byte| *byte == b' ');
-            let ours = words.next() == Some(self.mark.as_bytes()) && self.keys.len() == 1;
+            let ours = words.next() == Some(&self.mark) && self.keys.len() == 1;
             let answer = words.map(|word| Reply::Text(word.to_vec())).collect();
             return ours.then(|| vec![answer]).ok_or_else(of_another);
         }
         let mut replies = reply.list()?.into_iter();
         let mark = replies.next().map(Reply::text).transpose()?;
-        if mark.as_ref() != Some(&self.mark) || replies.len() != self.keys.len() {
+        let ours = mark.is_some_and(|mark| mark.as_bytes() == self.mark);
+        if !ours || replies.len() != self.keys.len() {
             return Err(of_another());
         }
         replies.map(Reply::list).collect()
     }
+}
+
+fn id_text(claim: &Claim) -> Vec<u8> {
+    hex::<32>(claim.id.as_u128()).to_vec()
+}
+
+/// A claim as the script reads and keeps it, in one piece: each word of a call costs the server.
+fn asked(claim: &Claim, lease: u64, session: &str, who: &str) -> Vec<u8> {
+    let mut text = Vec::with_capacity(128 + who.len());
+    text.extend_from_slice(&hex::<32>(claim.id.as_u128()));
+    text.push(0);
+    let [weight, capacity] = [claim.mode.weight(), claim.mode.capacity()];
+    for number in [lease as f64, f64::from(weight), f64::from(capacity)] {
+        text.extend_from_slice(&number.to_le_bytes());
+    }
+    text.extend_from_slice(session.as_bytes());
+    text.push(0);
+    text.extend_from_slice(who.as_bytes());
+    text
+}
+
+/// How long the key of a claim stays without a word, in milliseconds: until the claim has ended and the clock has passed
+/// its fences, and as long again, so that not every heartbeat has to move it.
+fn kept(lease: u64) -> u64 {
+    (lease.max(u64::from(FENCE_BLOCK) + 1) * 2).div_ceil(1_000) + 1
 }
 
 fn of_another() -> Trouble {
@@ -214,4 +235,36 @@ pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
         })
     };
     words.map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    #[test]
+    fn a_claim_is_one_word_that_the_script_takes_apart() {
+        let lease = Duration::from_millis(1);
+        let claim = Claim::new(Name::new("x").unwrap(), Mode::Write, lease);
+        let text = asked(&claim, 1_000, "p1.2", "7\nhost\ncommand");
+        let numbers = [1_000.0, f64::from(u32::MAX), f64::from(u32::MAX)].map(f64::to_le_bytes);
+        let id = format!("{:032x}", claim.id.as_u128());
+        let words = [
+            id.as_bytes(),
+            b"\0",
+            numbers.as_flattened(),
+            b"p1.2\0",
+            b"7\nhost\ncommand",
+        ];
+        assert_eq!(text, words.concat());
+    }
+
+    #[test]
+    fn a_key_outlives_its_claim_and_its_fences() {
+        for lease in [0, 1, 257, 258, 1_000, 30_000_000, LONGEST] {
+            let micros = kept(lease) * 1_000;
+            assert!(micros > lease && micros > u64::from(FENCE_BLOCK), "{lease}");
+            assert!(micros <= 2 * lease.max(1_000) + 3_000, "{lease}");
+        }
+    }
 }

@@ -129,13 +129,15 @@ impl Servers {
         let mut left = self.config.patience;
         loop {
             let link = self.link(Some(bucket)).await?;
-            let tried = self.run_on(&link, std::slice::from_ref(run)).await;
+            let tried = self.run_some(&link, std::slice::from_ref(run)).await;
             let trouble = match tried.map(|mut answers| answers.pop()) {
                 Ok(Some(Ok(answers))) => return Ok(answers),
                 Ok(Some(Err(trouble))) | Err(trouble) => trouble,
                 Ok(None) => Trouble::strange("no answer"),
             };
-            if !self.elsewhere(&link, bucket, &trouble).await || left.is_zero() {
+            // In a box, as all that is rare: otherwise every call would be large to move.
+            let elsewhere = Box::pin(self.elsewhere(&link, bucket, &trouble));
+            if !elsewhere.await || left.is_zero() {
                 return Err(trouble);
             }
             tokio::time::sleep(PAUSE).await;

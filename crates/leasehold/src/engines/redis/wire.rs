@@ -51,6 +51,11 @@ impl Call {
         Self(cmd)
     }
 
+    /// Nothing yet, with room for so many words of so many bytes.
+    pub(super) fn with_room(words: usize, bytes: usize) -> Self {
+        Self(redis::Cmd::with_capacity(words, bytes))
+    }
+
     #[must_use]
     pub(super) fn arg(mut self, arg: impl AsRef<[u8]>) -> Self {
         let _ = self.0.arg(arg.as_ref());
@@ -86,7 +91,8 @@ impl Reply {
 
     pub(super) fn text(self) -> Result<String, Trouble> {
         match self.ok()? {
-            Self::Text(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Self::Text(bytes) => Ok(String::from_utf8(bytes)
+                .unwrap_or_else(|odd| String::from_utf8_lossy(odd.as_bytes()).into_owned())),
             Self::Number(number) => Ok(number.to_string()),
             other => Err(Trouble::strange(other)),
         }
