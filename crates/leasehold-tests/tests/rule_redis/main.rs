@@ -70,9 +70,14 @@ fn harness() -> String {
            results[i] = { answer[2], published }
          end
          local left = {}
+         local last = redis.call('ZREVRANGE', 't:{00}dx', 0, 0, 'WITHSCORES')[2]
          for _, kind in ipairs({ ':', 'w', 'd' }) do
            local key = 't:{00}' .. kind .. 'x'
-           if redis.call('EXISTS', key) == 1 then left[#left + 1] = { kind, redis.call('PTTL', key) } end
+           if redis.call('EXISTS', key) == 1 then
+             local ends = redis.call('PEXPIRETIME', key)
+             local outlives = ends > 0 and (not last or ends * 1000 >= tonumber(last))
+             left[#left + 1] = { kind, ends, outlives }
+           end
          end
          local fields = {}
          if redis.call('TYPE', 't:{00}:x').ok == 'hash' then fields = redis.call('HKEYS', 't:{00}:x') end
