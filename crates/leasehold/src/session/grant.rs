@@ -39,8 +39,9 @@ pub(crate) trait Home: Send + Sync {
 
 /// The engine's yes to one claim, shared by all turns that use it.
 pub(crate) struct Grant {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) since: Micros,
+    pub(crate) claim: Claim,
+    /// When it was granted, or shortly before.
+    pub(super) since: Micros,
     home: Option<Weak<dyn Home>>,
     clock: Clock,
     first: Fence,
@@ -60,7 +61,7 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(crate) fn new(
-        claim: Arc<Claim>,
+        claim: Claim,
         held: Held,
         kept: Duration,
         valid: Range<Micros>,
@@ -85,13 +86,18 @@ impl Grant {
         }
     }
 
-    /// The fence of the next turn, while there are any.
+    /// Its claim, to be shared.
+    pub(super) fn claim(&self) -> Arc<Claim> {
+        Arc::new(self.claim.clone())
+    }
+
+    /// The fence of the next turn, while there are any. Asked for under the lock of its home: by one at a time.
     pub(crate) fn next_fence(&self) -> Option<Fence> {
-        let turn = self.turns.fetch_add(1, Ordering::AcqRel);
+        let turn = self.turns.load(Ordering::Relaxed);
         if turn >= self.block {
-            let _ = self.turns.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
+        self.turns.store(turn + 1, Ordering::Release);
         Some(Fence::new(self.first.get() + u64::from(turn)))
     }
 
@@ -193,7 +199,7 @@ impl Grant {
         }
     }
 
-    /// How long it has been held.
+    /// How long it has been held, or a little longer.
     pub(crate) fn age(&self) -> Duration {
         Duration::from_micros(self.clock.now().saturating_sub(self.since))
     }

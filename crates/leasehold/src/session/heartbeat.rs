@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::answer::within;
-use super::grant::{Grant, validity};
+use super::grant::Grant;
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::Claim;
@@ -97,9 +97,11 @@ impl Keeper {
         }
         let mut claims = Vec::new();
         for entry in table.values_mut() {
-            let lease = micros(entry.claim.lease);
-            if beats(entry) && entry.due <= now.saturating_add(lease / 8) {
-                claims.push(entry.claim.clone());
+            let lease = micros(entry.lease);
+            if entry.due <= now.saturating_add(lease / 8)
+                && let Some(claim) = entry.claim()
+            {
+                claims.push(claim);
                 // Should the call fail, it is tried again soon.
                 entry.due = now.saturating_add((lease / 10).max(10_000));
             }
@@ -188,7 +190,7 @@ impl Keeper {
             }
             // Gone, or held under another fence: what we had ended.
             _ => {
-                let late = validity(entry.said, claim.lease) <= self.clock.now();
+                let late = entry.valid_until() <= self.clock.now();
                 let why = if late {
                     Ended::Expired
                 } else {
@@ -247,7 +249,7 @@ mod tests {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
         let home: Weak<dyn Home> = Weak::<Nobody>::new();
-        let granted = keeper.ask(Arc::new(claim), true, &home).await.unwrap();
+        let granted = keeper.ask(claim, true, &home).await.unwrap();
         granted.expect("nobody else is there")
     }
 

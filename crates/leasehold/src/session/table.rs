@@ -14,8 +14,8 @@ use crate::engine::{Ended, Held};
 pub(super) type Table = ById<ClaimId, Entry>;
 
 pub(super) struct Entry {
-    pub(super) claim: Arc<Claim>,
     pub(super) phase: Phase,
+    pub(super) lease: Duration,
     /// Whether it is renewed once it is held.
     pub(super) keep_alive: bool,
     /// When the last word that the engine acknowledged was sent. Validity counts from here.
@@ -32,7 +32,10 @@ pub(super) enum Phase {
     /// The claim is on its way. The engine's push may overtake its reply.
     Asking { early: Option<Outcome> },
     /// It waits in the engine's line.
-    Waiting(Option<oneshot::Sender<Outcome>>),
+    Waiting {
+        claim: Arc<Claim>,
+        tell: Option<oneshot::Sender<Outcome>>,
+    },
     /// It holds.
     Held {
         grant: Arc<Grant>,
@@ -50,10 +53,10 @@ pub(super) enum Outcome {
 }
 
 impl Entry {
-    pub(super) fn new(claim: Arc<Claim>, keep_alive: bool, home: Weak<dyn Home>) -> Self {
+    pub(super) fn new(lease: Duration, keep_alive: bool, home: Weak<dyn Home>) -> Self {
         Self {
-            claim,
             phase: Phase::Asking { early: None },
+            lease,
             keep_alive,
             said: 0,
             due: Micros::MAX,
@@ -65,9 +68,9 @@ impl Entry {
     /// The engine acknowledged a word that was sent then.
     pub(super) fn heard(&mut self, sent: Micros) {
         self.said = self.said.max(sent);
-        self.due = self.said.saturating_add(micros(self.claim.lease) / 3);
+        self.due = self.said.saturating_add(micros(self.lease) / 3);
         if let Phase::Held { grant, .. } = &self.phase {
-            grant.extend(validity(self.said, self.claim.lease));
+            grant.extend(self.valid_until());
             if !self.keep_alive {
                 self.due = Micros::MAX;
             }
@@ -77,15 +80,16 @@ impl Entry {
     /// The claim holds from now on; the engine keeps it so long without a word.
     pub(super) fn hold(
         &mut self,
+        claim: Claim,
         held: Held,
         kept: Duration,
         now: Micros,
         clock: &Clock,
     ) -> Arc<Grant> {
-        let waited = matches!(self.phase, Phase::Waiting(_));
-        let until = validity(self.said, self.claim.lease);
-        let (claim, home) = (self.claim.clone(), self.home.take());
-        let grant = Arc::new(Grant::new(claim, held, kept, now..until, home, clock));
+        let waited = matches!(self.phase, Phase::Waiting { .. });
+        let valid = now..self.valid_until();
+        let home = self.home.take();
+        let grant = Arc::new(Grant::new(claim, held, kept, valid, home, clock));
         if self.asked {
             grant.asked().cancel();
         }
@@ -100,6 +104,20 @@ impl Entry {
         grant
     }
 
+    /// The end of validity by the last word that the engine acknowledged.
+    pub(super) fn valid_until(&self) -> Micros {
+        validity(self.said, self.lease)
+    }
+
+    /// The claim to keep alive; none while it is on its way.
+    pub(super) fn claim(&self) -> Option<Arc<Claim>> {
+        match &self.phase {
+            Phase::Asking { .. } => None,
+            Phase::Waiting { claim, .. } => Some(claim.clone()),
+            Phase::Held { grant, .. } => Some(grant.claim()),
+        }
+    }
+
     pub(super) fn grant(&self) -> Option<&Arc<Grant>> {
         match &self.phase {
             Phase::Held { grant, .. } => Some(grant),
@@ -111,7 +129,7 @@ impl Entry {
     pub(super) fn wake(&self) -> Micros {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
-            Phase::Waiting(_) => self.due,
+            Phase::Waiting { .. } => self.due,
             Phase::Held { grant, parked } => self
                 .due
                 .min(grant.until())

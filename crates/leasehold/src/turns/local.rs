@@ -7,7 +7,7 @@ use super::state::{Active, Parked, State, Wake, Wakes};
 use super::turn::{End, Front, Turn};
 use super::{Bound, Registry};
 use crate::claim::{Claim, Mode};
-use crate::clock::micros;
+use crate::clock::{Micros, micros};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
 use crate::session::{Grant, Home, Keeper, State as Validity};
@@ -123,10 +123,10 @@ impl Local {
     }
 
     fn ask_engine(&self, ask: &Ask) -> impl Future<Output = Result<Option<Arc<Grant>>>> {
-        let claim = Arc::new(Claim {
+        let claim = Claim {
             waits: ask.waits,
             ..Claim::new(self.name.clone(), ask.mode, ask.lease)
-        });
+        };
         self.keeper.ask(claim, ask.keep_alive, &self.home)
     }
 
@@ -187,9 +187,12 @@ impl Local {
         wakes: &mut Wakes,
     ) -> End {
         let active = &mut state.actives[index];
-        let too_soon = !active.min_hold.is_zero() && active.grant.age() < active.min_hold;
-        if active.users.is_empty() && !lost && too_soon {
-            self.park(active);
+        if active.users.is_empty()
+            && !lost
+            && let Some(until) = active.at_least
+            && self.keeper.clock().now() < until
+        {
+            self.park(active, until, false);
             return End::Kept;
         }
         state.advance(self, wakes);
@@ -204,7 +207,8 @@ impl Local {
             && grant.has_fences()
             && !active.linger.is_zero()
         {
-            self.park(active);
+            let now = self.keeper.clock().now();
+            self.park(active, now.saturating_add(micros(active.linger)), true);
             return End::Kept;
         }
         state.forget(index);
@@ -214,23 +218,13 @@ impl Local {
     }
 
     /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
-    fn park(self: &Arc<Self>, active: &mut Active) {
-        let grant = &active.grant;
-        let reusable = grant.age() >= active.min_hold;
-        let until = match reusable {
-            true => self
-                .keeper
-                .clock()
-                .now()
-                .saturating_add(micros(active.linger)),
-            false => grant.since.saturating_add(micros(active.min_hold)),
-        };
+    fn park(self: &Arc<Self>, active: &mut Active, until: Micros, reusable: bool) {
         active.parked = Some(Parked {
             until,
             _home: self.clone(),
             reusable,
         });
-        self.keeper.park(grant, Some(until));
+        self.keeper.park(&active.grant, Some(until));
     }
 
     /// How often the user of a turn has entered it.
