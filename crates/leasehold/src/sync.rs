@@ -1,6 +1,6 @@
 //! A mutex that survives a panic of its holder: every critical section here leaves its state whole.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared<T>(std::sync::Mutex<T>);
@@ -8,6 +8,16 @@ pub(crate) struct Shared<T>(std::sync::Mutex<T>);
 impl<T> Shared<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None if somebody has it locked.
+    #[cfg(feature = "file")]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
