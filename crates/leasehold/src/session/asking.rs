@@ -1,12 +1,12 @@
 //! The way of a claim from asking to holding.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::answer::within;
-use super::grant::{Grant, Home};
+use super::grant::Grant;
 use super::keeper::{Keeper, patience};
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::{Claim, ClaimId};
@@ -21,11 +21,10 @@ impl Keeper {
         &self,
         mut claim: Claim,
         keep_alive: bool,
-        home: &Weak<dyn Home>,
     ) -> Result<Option<Arc<Grant>>> {
         loop {
             // Armed before the first byte leaves.
-            let armed = self.arm(&claim, keep_alive, home)?;
+            let armed = self.arm(&claim, keep_alive)?;
             let sent = self.clock.now();
             let (outcome, now) = match self.session.claim_now(&claim) {
                 // Nothing was waited for: the clock is not looked at again.
@@ -105,13 +104,8 @@ impl Keeper {
         error.on(self.engine).of(&claim.name)
     }
 
-    fn arm<'a>(
-        &'a self,
-        claim: &'a Claim,
-        keep_alive: bool,
-        home: &Weak<dyn Home>,
-    ) -> Result<Armed<'a>> {
-        let entry = Entry::new(claim.lease, keep_alive, home.clone());
+    fn arm<'a>(&'a self, claim: &'a Claim, keep_alive: bool) -> Result<Armed<'a>> {
+        let entry = Entry::new(claim.lease, keep_alive);
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
         if self.is_closing() {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ pub enum State {
 /// Who wants to know when something about a grant changed.
 pub(crate) trait Home: Send + Sync {
     /// The grant is wanted, lost, or its parking time is over: look at it again.
-    fn look(self: Arc<Self>, grant: &Arc<Grant>);
+    fn look(&self, grant: &Arc<Grant>);
 }
 
 /// The engine's yes to one claim, shared by all turns that use it.
@@ -42,7 +42,6 @@ pub(crate) struct Grant {
     pub(crate) claim: Claim,
     /// When it was granted, or shortly before.
     pub(super) since: Micros,
-    home: Option<Weak<dyn Home>>,
     clock: Clock,
     first: Fence,
     block: u32,
@@ -65,13 +64,11 @@ impl Grant {
         held: Held,
         kept: Duration,
         valid: Range<Micros>,
-        home: Option<Weak<dyn Home>>,
         clock: &Clock,
     ) -> Self {
         Self {
             claim,
             since: valid.start,
-            home,
             clock: clock.clone(),
             first: held.fence,
             block: held.block,
@@ -202,12 +199,6 @@ impl Grant {
     /// How long it has been held, or a little longer.
     pub(crate) fn age(&self) -> Duration {
         Duration::from_micros(self.clock.now().saturating_sub(self.since))
-    }
-
-    pub(crate) fn look(self: &Arc<Self>) {
-        if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
-            home.look(self);
-        }
     }
 }
 

@@ -168,7 +168,7 @@ impl Keeper {
                 drop(table);
                 let before = grant.set_wanted(held.wanted);
                 if held.wanted && !before {
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             // The push was lost; this repairs it.
@@ -225,9 +225,9 @@ impl Keeper {
             grant.lose(Ended::Expired);
             // The engine may still have it: what we no longer trust, others need not wait for.
             self.discard(&grant);
-            grant.look();
+            self.look(&grant);
         }
-        parked.iter().for_each(Grant::look);
+        parked.iter().for_each(|grant| self.look(grant));
     }
 }
 
@@ -237,19 +237,11 @@ mod tests {
     use crate::claim::Mode;
     use crate::engine::{Identity, Memory};
     use crate::name::Name;
-    use crate::session::Home;
-
-    struct Nobody;
-
-    impl Home for Nobody {
-        fn look(self: Arc<Self>, _: &Arc<Grant>) {}
-    }
 
     async fn lock(keeper: &Keeper) -> Arc<Grant> {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
-        let home: Weak<dyn Home> = Weak::<Nobody>::new();
-        let granted = keeper.ask(claim, true, &home).await.unwrap();
+        let granted = keeper.ask(claim, true).await.unwrap();
         granted.expect("nobody else is there")
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::answer::within;
 use super::events::Inbox;
-use super::grant::Grant;
+use super::grant::{Grant, Home};
 use super::reaper::Reaper;
 use super::table::{Outcome, Phase, Table};
 use crate::claim::{Claim, ClaimId};
@@ -27,6 +27,7 @@ pub(crate) struct Keeper {
     pub(super) engine: &'static str,
     pub(super) session: Arc<dyn Session>,
     pub(super) reaper: Reaper,
+    home: OnceLock<Weak<dyn Home>>,
 }
 
 impl Keeper {
@@ -53,11 +54,23 @@ impl Keeper {
             engine: engine.kind(),
             session: session.clone(),
             reaper: Reaper::start(session.clone(), clock.clone()),
+            home: OnceLock::new(),
         });
         let _ = this.set(Arc::downgrade(&keeper));
         let beats = super::heartbeat::run(Arc::downgrade(&keeper), session, clock);
         drop(tokio::spawn(beats));
         Ok(keeper)
+    }
+
+    /// Says who is to look at grants that changed.
+    pub(crate) fn set_home(&self, home: Weak<dyn Home>) {
+        let _ = self.home.set(home);
+    }
+
+    pub(super) fn look(&self, grant: &Arc<Grant>) {
+        if let Some(home) = self.home.get().and_then(Weak::upgrade) {
+            home.look(grant);
+        }
     }
 
     pub(crate) fn clock(&self) -> &Clock {

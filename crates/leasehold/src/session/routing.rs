@@ -17,7 +17,7 @@ impl Keeper {
                 let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
                 if let Some(grant) = grant {
                     let _ = grant.set_wanted(true);
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             Event::Asked(id) => {
@@ -27,7 +27,7 @@ impl Keeper {
                 });
                 if let Some(grant) = grant {
                     grant.asked().cancel();
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             Event::Unsure => {
@@ -83,7 +83,7 @@ impl Keeper {
                 let _ = table.remove(&id);
                 drop(table);
                 grant.lose(why);
-                grant.look();
+                self.look(&grant);
                 self.reaper.progress.tell();
             }
         }

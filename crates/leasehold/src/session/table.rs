@@ -1,11 +1,11 @@
 //! All claims of one client: what is asked for, what waits, what is held.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::grant::{Grant, Home, validity};
+use super::grant::{Grant, validity};
 use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Held};
@@ -22,8 +22,6 @@ pub(super) struct Entry {
     pub(super) said: Micros,
     /// When to say the next word.
     pub(super) due: Micros,
-    /// Until it holds: then the grant has it.
-    home: Option<Weak<dyn Home>>,
     /// Whether somebody asked for it to be given up.
     pub(super) asked: bool,
 }
@@ -53,14 +51,13 @@ pub(super) enum Outcome {
 }
 
 impl Entry {
-    pub(super) fn new(lease: Duration, keep_alive: bool, home: Weak<dyn Home>) -> Self {
+    pub(super) fn new(lease: Duration, keep_alive: bool) -> Self {
         Self {
             phase: Phase::Asking { early: None },
             lease,
             keep_alive,
             said: 0,
             due: Micros::MAX,
-            home: Some(home),
             asked: false,
         }
     }
@@ -88,8 +85,7 @@ impl Entry {
     ) -> Arc<Grant> {
         let waited = matches!(self.phase, Phase::Waiting { .. });
         let valid = now..self.valid_until();
-        let home = self.home.take();
-        let grant = Arc::new(Grant::new(claim, held, kept, valid, home, clock));
+        let grant = Arc::new(Grant::new(claim, held, kept, valid, clock));
         if self.asked {
             grant.asked().cancel();
         }

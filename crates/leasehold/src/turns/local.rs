@@ -1,6 +1,6 @@
 //! The line of one name inside this process.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::ask::Ask;
 use super::state::{Active, Parked, State, Wake, Wakes};
@@ -10,7 +10,7 @@ use crate::claim::{Claim, Mode};
 use crate::clock::{Micros, micros};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
-use crate::session::{Grant, Home, Keeper, State as Validity};
+use crate::session::{Grant, Keeper, State as Validity};
 use crate::sync::Shared;
 
 /// The line of one name inside this process.
@@ -20,7 +20,6 @@ pub(crate) struct Local {
     pub(super) bound: Bound,
     registry: Arc<Registry>,
     state: Shared<State>,
-    home: Weak<dyn Home>,
 }
 
 /// How an ask begins.
@@ -41,13 +40,12 @@ impl Local {
         bound: Bound,
         registry: Arc<Registry>,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+        Arc::new(Self {
             name,
             keeper,
             bound,
             registry,
             state: Shared::default(),
-            home: this.clone(),
         })
     }
 
@@ -127,7 +125,7 @@ impl Local {
             waits: ask.waits,
             ..Claim::new(self.name.clone(), ask.mode, ask.lease)
         };
-        self.keeper.ask(claim, ask.keep_alive, &self.home)
+        self.keeper.ask(claim, ask.keep_alive)
     }
 
     /// A new grant, with its first turn.
@@ -298,8 +296,9 @@ impl Local {
     }
 }
 
-impl Home for Local {
-    fn look(self: Arc<Self>, grant: &Arc<Grant>) {
+impl Local {
+    /// Something about a grant changed: hands it on or gives it back, if that is due.
+    pub(super) fn look(self: &Arc<Self>, grant: &Arc<Grant>) {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
         let Some(index) = state.find(grant) else {
@@ -314,7 +313,7 @@ impl Home for Local {
         if over && active.users.is_empty() {
             state.forget(index);
         }
-        state.advance(&self, &mut wakes);
+        state.advance(self, &mut wakes);
         drop(state);
         if over {
             self.keeper.discard(grant);
@@ -325,15 +324,7 @@ impl Home for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let mut locals = self.registry.lock();
-        let name = self.name.as_str();
-        // Somebody may have come meanwhile and made a new line.
-        if locals
-            .get(name)
-            .is_some_and(|local| local.strong_count() == 0)
-        {
-            drop(locals.remove(name));
-        }
+        self.registry.forget(&self.name);
     }
 }
 
