@@ -76,7 +76,9 @@ impl FileSession {
         Some(tried.map(|tried| match tried {
             Tried::Done(done) => {
                 // Not under the lock: what is told may come back here.
-                self.tell(me, &done.changes);
+                if !done.changes.is_empty() {
+                    self.tell(me, &done.changes);
+                }
                 Tried::Done(done.answer)
             }
             Tried::Busy => Tried::Busy,
@@ -111,6 +113,7 @@ impl FileSession {
         match tried {
             Tried::Busy => return Ok(tried),
             Tried::Absent => *note = Note::absent(self.world.clock.now()),
+            Tried::Done(_) if note.ahead.is_empty() => {}
             Tried::Done(_) => self.watch(&note.ahead),
         }
         if note.idle.is_some() {
@@ -133,9 +136,7 @@ impl FileSession {
 
     /// Wants to know when one of these sessions ends.
     fn watch(&self, sessions: &Sessions) {
-        if !sessions.is_empty()
-            && let Some(life) = self.lines.life()
-        {
+        if let Some(life) = self.lines.life() {
             for session in sessions {
                 super::alive::watch(&self.world.dir, *session, &life.ended);
             }
@@ -143,9 +144,6 @@ impl FileSession {
     }
 
     fn tell(&self, me: SessionId, changes: &[Change]) {
-        if changes.is_empty() {
-            return;
-        }
         let (mine, others): (Vec<_>, Vec<_>) =
             changes.iter().partition(|change| change.session == me);
         self.world.tell(others, None);
