@@ -174,7 +174,9 @@ impl Keeper {
         let wake = entry.wake();
         drop(table);
         if grant.until() <= now {
-            self.discard(&grant);
+            // In this order, so that a shutdown sees it all the way.
+            self.reap(&grant);
+            let _ = self.take_out(grant.claim.id);
             return Err(self.late(&grant.claim));
         }
         self.wake_by(wake);
