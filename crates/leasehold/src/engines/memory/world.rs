@@ -37,6 +37,9 @@ pub(super) struct Kept {
 /// forgotten.
 pub(super) type Idle = VecDeque<(u64, Name)>;
 
+/// So many idle names are remembered: a name that was used is often used again.
+const REMEMBERED: usize = 64;
+
 impl World {
     pub(super) fn new(clock: Clock) -> Arc<Self> {
         let wall_ahead = clock.wall().saturating_sub(clock.now());
@@ -73,10 +76,10 @@ impl Kept {
 }
 
 impl State {
-    /// Forgets the lines that nobody is in and whose last fence the clock has passed.
+    /// Forgets the lines that nobody is in and whose last fence the clock has passed, but for a few.
     pub(super) fn tidy(&mut self, at: Moment) {
         let passed = |(last, _): &(u64, Name)| *last < at.floor;
-        while self.idle.front().is_some_and(passed) {
+        while self.idle.len() > REMEMBERED && self.idle.front().is_some_and(passed) {
             let Some((_, name)) = self.idle.pop_front() else {
                 return;
             };
