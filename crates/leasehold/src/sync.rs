@@ -1,6 +1,6 @@
 //! A mutex that survives a panic of its holder: every critical section here leaves its state whole.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared<T>(std::sync::Mutex<T>);
@@ -13,6 +13,8 @@ impl<T> Shared<T> {
     /// None if somebody has it locked.
     #[cfg(feature = "file")]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        use std::sync::TryLockError;
+
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
