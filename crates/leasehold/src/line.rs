@@ -222,7 +222,9 @@ impl Line {
     /// the end of a claim that has just joined again.
     fn sweep_for(&mut self, changes: &mut Vec<Change>, asker: ClaimId, at: Moment) {
         self.sweep_into(changes, at, |_| false);
-        changes.retain(|change| change.claim != asker);
+        if !changes.is_empty() {
+            changes.retain(|change| change.claim != asker);
+        }
     }
 
     /// A claim that is already in the line asks again.
@@ -317,7 +319,9 @@ impl Line {
         those: impl Fn(&Place) -> bool,
         what: What,
     ) {
-        let before = self.places.len();
+        if !self.places.iter().any(&those) {
+            return;
+        }
         self.places.retain(|place| {
             let goes = those(place);
             if goes {
@@ -325,9 +329,7 @@ impl Line {
             }
             !goes
         });
-        if self.places.len() < before {
-            self.held = holding(&self.places);
-        }
+        self.held = holding(&self.places);
     }
 }
 

@@ -1,12 +1,12 @@
 //! The way of a claim from asking to holding.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::answer::within;
-use super::grant::{Grant, Home};
+use super::grant::Grant;
 use super::keeper::{Keeper, patience};
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::{Claim, ClaimId};
@@ -19,25 +19,26 @@ impl Keeper {
     /// most one release behind.
     pub(crate) async fn ask(
         &self,
-        mut claim: Arc<Claim>,
+        mut claim: Claim,
         keep_alive: bool,
-        home: &Weak<dyn Home>,
     ) -> Result<Option<Arc<Grant>>> {
         loop {
             // Armed before the first byte leaves.
-            let armed = self.arm(&claim, keep_alive, home)?;
+            let armed = self.arm(&claim, keep_alive)?;
             let sent = self.clock.now();
-            let outcome = match self.session.claim_now(&claim) {
-                Some(Ok(Standing::Held(held))) => Ok(Outcome::Granted(held)),
-                // In a box: with a wait and its timer inside, every future around this one would be large to move.
-                answer => Box::pin(self.attempt(&claim, sent, answer)).await,
+            let (outcome, now) = match self.session.claim_now(&claim) {
+                // Nothing was waited for: the clock is not looked at again.
+                Some(Ok(Standing::Held(held))) => (Ok(Outcome::Granted(held)), sent),
+                answer => {
+                    // In a box: with a wait and its timer inside, every future around this one would be large to move.
+                    let outcome = Box::pin(self.attempt(&claim, sent, answer)).await;
+                    (outcome, self.clock.now())
+                }
             };
             match outcome {
                 Ok(Outcome::Granted(held)) => {
-                    let grant = self.granted(&claim, sent, held);
-                    let grant = grant.ok_or_else(|| self.late(&claim))?;
                     armed.disarm();
-                    return Ok(Some(grant));
+                    return self.granted(claim, sent, now, held).map(Some);
                 }
                 Ok(Outcome::Busy) => {
                     armed.forget();
@@ -54,7 +55,7 @@ impl Keeper {
                 }
             }
             drop(armed);
-            claim = anew(&claim);
+            claim = anew(claim);
         }
     }
 
@@ -103,13 +104,8 @@ impl Keeper {
         error.on(self.engine).of(&claim.name)
     }
 
-    fn arm<'a>(
-        &'a self,
-        claim: &'a Arc<Claim>,
-        keep_alive: bool,
-        home: &Weak<dyn Home>,
-    ) -> Result<Armed<'a>> {
-        let entry = Entry::new(claim.clone(), keep_alive, home.clone());
+    fn arm<'a>(&'a self, claim: &'a Claim, keep_alive: bool) -> Result<Armed<'a>> {
+        let entry = Entry::new(claim.lease, keep_alive);
         let mut table = self.table.lock();
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
         if self.is_closing() {
@@ -145,7 +141,10 @@ impl Keeper {
                 "the client was shut down".into(),
             )));
         }
-        entry.phase = Phase::Waiting(Some(tell));
+        entry.phase = Phase::Waiting {
+            claim: Arc::new(claim.clone()),
+            tell: Some(tell),
+        };
         entry.due = entry
             .due
             .min(self.clock.now().saturating_add(micros(look_again)));
@@ -155,36 +154,46 @@ impl Keeper {
         Err(told)
     }
 
-    /// The entry holds from now on; none if it ended meanwhile, or its time is over already.
-    fn granted(&self, claim: &Claim, sent: Micros, held: Held) -> Option<Arc<Grant>> {
+    /// The entry holds from now on, unless it ended meanwhile or its time is over already.
+    fn granted(&self, claim: Claim, sent: Micros, now: Micros, held: Held) -> Result<Arc<Grant>> {
         let mut table = self.table.lock();
-        let entry = table.get_mut(&claim.id)?;
-        let now = self.clock.now();
+        let Some(entry) = table.get_mut(&claim.id) else {
+            drop(table);
+            let late = self.late(&claim);
+            self.reaper.give_back(Arc::new(claim), 0);
+            return Err(late);
+        };
         let grant = match entry.grant() {
             Some(grant) => grant.clone(),
             None => {
                 entry.heard(sent);
-                entry.hold(held, self.session.lease(claim), now, &self.clock)
+                let kept = self.session.lease(&claim);
+                entry.hold(claim, held, kept, now, &self.clock)
             }
         };
         let wake = entry.wake();
         drop(table);
+        if grant.until() <= now {
+            // In this order, so that a shutdown sees it all the way.
+            self.reap(&grant);
+            let _ = self.take_out(grant.claim.id);
+            return Err(self.late(&grant.claim));
+        }
         self.wake_by(wake);
-        (now < grant.until()).then_some(grant)
+        Ok(grant)
     }
 }
 
 /// The same claim, of somebody new.
-fn anew(claim: &Claim) -> Arc<Claim> {
-    let mut again = claim.clone();
-    again.id = ClaimId::random();
-    Arc::new(again)
+fn anew(mut claim: Claim) -> Claim {
+    claim.id = ClaimId::random();
+    claim
 }
 
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
 struct Armed<'a> {
     keeper: &'a Keeper,
-    claim: Option<&'a Arc<Claim>>,
+    claim: Option<&'a Claim>,
 }
 
 impl Armed<'_> {
@@ -205,7 +214,7 @@ impl Drop for Armed<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             // In this order, so that a shutdown sees it all the way.
-            self.keeper.reaper.give_back(claim.clone(), 0);
+            self.keeper.reaper.give_back(Arc::new(claim.clone()), 0);
             let _ = self.keeper.take_out(claim.id);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -34,14 +34,14 @@ pub enum State {
 /// Who wants to know when something about a grant changed.
 pub(crate) trait Home: Send + Sync {
     /// The grant is wanted, lost, or its parking time is over: look at it again.
-    fn look(self: Arc<Self>, grant: &Arc<Grant>);
+    fn look(&self, grant: &Arc<Grant>);
 }
 
 /// The engine's yes to one claim, shared by all turns that use it.
 pub(crate) struct Grant {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) since: Micros,
-    home: Option<Weak<dyn Home>>,
+    pub(crate) claim: Claim,
+    /// When it was granted, or shortly before.
+    pub(super) since: Micros,
     clock: Clock,
     first: Fence,
     block: u32,
@@ -60,17 +60,15 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(crate) fn new(
-        claim: Arc<Claim>,
+        claim: Claim,
         held: Held,
         kept: Duration,
         valid: Range<Micros>,
-        home: Option<Weak<dyn Home>>,
         clock: &Clock,
     ) -> Self {
         Self {
             claim,
             since: valid.start,
-            home,
             clock: clock.clone(),
             first: held.fence,
             block: held.block,
@@ -85,13 +83,18 @@ impl Grant {
         }
     }
 
-    /// The fence of the next turn, while there are any.
+    /// Its claim, to be shared.
+    pub(super) fn claim(&self) -> Arc<Claim> {
+        Arc::new(self.claim.clone())
+    }
+
+    /// The fence of the next turn, while there are any. Asked for under the lock of its home: by one at a time.
     pub(crate) fn next_fence(&self) -> Option<Fence> {
-        let turn = self.turns.fetch_add(1, Ordering::AcqRel);
+        let turn = self.turns.load(Ordering::Relaxed);
         if turn >= self.block {
-            let _ = self.turns.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
+        self.turns.store(turn + 1, Ordering::Release);
         Some(Fence::new(self.first.get() + u64::from(turn)))
     }
 
@@ -193,15 +196,9 @@ impl Grant {
         }
     }
 
-    /// How long it has been held.
+    /// How long it has been held, or a little longer.
     pub(crate) fn age(&self) -> Duration {
         Duration::from_micros(self.clock.now().saturating_sub(self.since))
-    }
-
-    pub(crate) fn look(self: &Arc<Self>) {
-        if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
-            home.look(self);
-        }
     }
 }
 

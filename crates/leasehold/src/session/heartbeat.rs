@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::answer::within;
-use super::grant::{Grant, validity};
+use super::grant::Grant;
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase};
 use crate::claim::Claim;
@@ -97,9 +97,11 @@ impl Keeper {
         }
         let mut claims = Vec::new();
         for entry in table.values_mut() {
-            let lease = micros(entry.claim.lease);
-            if beats(entry) && entry.due <= now.saturating_add(lease / 8) {
-                claims.push(entry.claim.clone());
+            let lease = micros(entry.lease);
+            if entry.due <= now.saturating_add(lease / 8)
+                && let Some(claim) = entry.claim()
+            {
+                claims.push(claim);
                 // Should the call fail, it is tried again soon.
                 entry.due = now.saturating_add((lease / 10).max(10_000));
             }
@@ -166,7 +168,7 @@ impl Keeper {
                 drop(table);
                 let before = grant.set_wanted(held.wanted);
                 if held.wanted && !before {
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             // The push was lost; this repairs it.
@@ -188,7 +190,7 @@ impl Keeper {
             }
             // Gone, or held under another fence: what we had ended.
             _ => {
-                let late = validity(entry.said, claim.lease) <= self.clock.now();
+                let late = entry.valid_until() <= self.clock.now();
                 let why = if late {
                     Ended::Expired
                 } else {
@@ -223,9 +225,9 @@ impl Keeper {
             grant.lose(Ended::Expired);
             // The engine may still have it: what we no longer trust, others need not wait for.
             self.discard(&grant);
-            grant.look();
+            self.look(&grant);
         }
-        parked.iter().for_each(Grant::look);
+        parked.iter().for_each(|grant| self.look(grant));
     }
 }
 
@@ -235,19 +237,11 @@ mod tests {
     use crate::claim::Mode;
     use crate::engine::{Identity, Memory};
     use crate::name::Name;
-    use crate::session::Home;
-
-    struct Nobody;
-
-    impl Home for Nobody {
-        fn look(self: Arc<Self>, _: &Arc<Grant>) {}
-    }
 
     async fn lock(keeper: &Keeper) -> Arc<Grant> {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
-        let home: Weak<dyn Home> = Weak::<Nobody>::new();
-        let granted = keeper.ask(Arc::new(claim), true, &home).await.unwrap();
+        let granted = keeper.ask(claim, true).await.unwrap();
         granted.expect("nobody else is there")
     }
 

@@ -1,4 +1,4 @@
-//! What keeps the claims of one client: the table, the two tasks, giving back and closing.
+//! What keeps the claims of one client: the table, the two tasks, and closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 use super::answer::within;
 use super::events::Inbox;
-use super::grant::Grant;
-use super::reaper::{Open, Reaper};
+use super::grant::{Grant, Home};
+use super::reaper::Reaper;
 use super::table::{Outcome, Phase, Table};
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros};
-use crate::engine::{Ended, Engine, Identity, Release, Session, Standing};
+use crate::engine::{Ended, Engine, Identity, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::sync::Shared;
 
@@ -27,6 +27,7 @@ pub(crate) struct Keeper {
     pub(super) engine: &'static str,
     pub(super) session: Arc<dyn Session>,
     pub(super) reaper: Reaper,
+    home: OnceLock<Weak<dyn Home>>,
 }
 
 impl Keeper {
@@ -53,6 +54,7 @@ impl Keeper {
             engine: engine.kind(),
             session: session.clone(),
             reaper: Reaper::start(session.clone(), clock.clone()),
+            home: OnceLock::new(),
         });
         let _ = this.set(Arc::downgrade(&keeper));
         let beats = super::heartbeat::run(Arc::downgrade(&keeper), session, clock);
@@ -60,59 +62,24 @@ impl Keeper {
         Ok(keeper)
     }
 
+    /// Says who is to look at grants that changed.
+    pub(crate) fn set_home(&self, home: Weak<dyn Home>) {
+        let _ = self.home.set(home);
+    }
+
+    pub(super) fn look(&self, grant: &Arc<Grant>) {
+        if let Some(home) = self.home.get().and_then(Weak::upgrade) {
+            home.look(grant);
+        }
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
-    pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
-        // Counted before it leaves the table, so that a shutdown waits for it.
-        let _open = Open::new(&*self.reaper.progress);
-        let still = self.take_out(grant.claim.id);
-        if grant.why_lost().is_some() {
-            if still {
-                self.reap(grant);
-            }
-            return Ok(Release::Gone);
-        }
-        // Should this future be dropped, or the call fail, the reaper goes on with it.
-        let mut backup = Backup(Some((self, grant)));
-        let (claim, used) = (&grant.claim, grant.turns());
-        let answer = match self.session.release_now(claim, used) {
-            // In a box: with the call and its timer inside, a release would be large to move.
-            None => Box::pin(within(patience(claim), self.session.release(claim, used))).await,
-            answer => answer,
-        };
-        match answer {
-            Some(Ok(release)) => {
-                backup.0 = None;
-                if release == Release::Gone {
-                    grant.lose(Ended::Forgotten);
-                }
-                Ok(release)
-            }
-            Some(Err(error)) => Err(error.of(&grant.claim.name)),
-            None => Err(Error::new(
-                ErrorKind::TimedOut,
-                Step::Release,
-                "no answer within the lease",
-            )
-            .on(self.engine)
-            .of(&grant.claim.name)
-            .perhaps()),
-        }
-    }
-
-    /// Gives a grant back in the background.
-    pub(crate) fn discard(&self, grant: &Arc<Grant>) {
-        if self.take_out(grant.claim.id) {
-            self.reap(grant);
-        }
-    }
-
     /// Makes a held write claim a read claim.
     pub(crate) async fn downgrade(&self, grant: &Grant, mode: crate::claim::Mode) -> Result<()> {
-        let mut claim = (*grant.claim).clone();
+        let mut claim = grant.claim.clone();
         claim.mode = mode;
         let sent = self.clock.now();
         match within(patience(&claim), self.session.claim(&claim)).await {
@@ -153,8 +120,8 @@ impl Keeper {
         self.reaper.progress.close();
         let mut table = self.table.lock();
         for entry in table.values_mut() {
-            if let Phase::Waiting(waiter) = &mut entry.phase
-                && let Some(waiter) = waiter.take()
+            if let Phase::Waiting { tell, .. } = &mut entry.phase
+                && let Some(waiter) = tell.take()
             {
                 let why = "the client was shut down".to_owned();
                 let _ = waiter.send(Outcome::Ended(Ended::Down(why)));
@@ -197,10 +164,6 @@ impl Keeper {
         there
     }
 
-    fn reap(&self, grant: &Grant) {
-        self.reaper.give_back(grant.claim.clone(), grant.turns());
-    }
-
     /// Wakes the heartbeat task if it would sleep past this.
     pub(super) fn wake_by(&self, when: Micros) {
         let sooner = |until: &Micros| when < *until;
@@ -222,16 +185,5 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         // The heartbeat task sees that the keeper is gone, and ends.
         self.wake.notify_one();
-    }
-}
-
-/// A release under way. Dropping it leaves the rest to the reaper.
-struct Backup<'a>(Option<(&'a Keeper, &'a Arc<Grant>)>);
-
-impl Drop for Backup<'_> {
-    fn drop(&mut self) {
-        if let Some((keeper, grant)) = self.0.take() {
-            keeper.reap(grant);
-        }
     }
 }

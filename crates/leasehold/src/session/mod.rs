@@ -6,6 +6,7 @@
 mod answer;
 mod asking;
 mod events;
+mod giving;
 mod grant;
 mod heartbeat;
 mod keeper;

@@ -1,8 +1,7 @@
 //! Whom an event concerns.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
-use super::grant::validity;
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase, Table};
 use crate::claim::ClaimId;
@@ -18,7 +17,7 @@ impl Keeper {
                 let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
                 if let Some(grant) = grant {
                     let _ = grant.set_wanted(true);
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             Event::Asked(id) => {
@@ -28,7 +27,7 @@ impl Keeper {
                 });
                 if let Some(grant) = grant {
                     grant.asked().cancel();
-                    grant.look();
+                    self.look(&grant);
                 }
             }
             Event::Unsure => {
@@ -52,17 +51,19 @@ impl Keeper {
         };
         match (&mut entry.phase, outcome) {
             (Phase::Asking { early }, outcome) => *early = Some(outcome),
-            (Phase::Waiting(waiter), outcome) => {
+            (Phase::Waiting { claim, tell }, outcome) => {
                 // Whoever waits takes the entry on from here.
-                let Some(waiter) = waiter.take() else { return };
+                let Some(waiter) = tell.take() else { return };
+                let claim = claim.clone();
                 let now = self.clock.now();
-                let over = validity(entry.said, entry.claim.lease) <= now;
+                let over = entry.valid_until() <= now;
                 let outcome = match outcome {
                     // Told after our own lease ended: by now it may be somebody else's.
                     Outcome::Granted(_) if over => Outcome::Ended(Ended::Expired),
                     Outcome::Granted(held) => {
-                        let kept = self.session.lease(&entry.claim);
-                        let _ = entry.hold(held, kept, now, &self.clock);
+                        let kept = self.session.lease(&claim);
+                        let claim = Arc::unwrap_or_clone(claim);
+                        let _ = entry.hold(claim, held, kept, now, &self.clock);
                         Outcome::Granted(held)
                     }
                     other => other,
@@ -82,7 +83,7 @@ impl Keeper {
                 let _ = table.remove(&id);
                 drop(table);
                 grant.lose(why);
-                grant.look();
+                self.look(&grant);
                 self.reaper.progress.tell();
             }
         }

@@ -1,11 +1,11 @@
 //! All claims of one client: what is asked for, what waits, what is held.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::grant::{Grant, Home, validity};
+use super::grant::{Grant, validity};
 use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Held};
@@ -14,16 +14,14 @@ use crate::engine::{Ended, Held};
 pub(super) type Table = ById<ClaimId, Entry>;
 
 pub(super) struct Entry {
-    pub(super) claim: Arc<Claim>,
     pub(super) phase: Phase,
+    pub(super) lease: Duration,
     /// Whether it is renewed once it is held.
     pub(super) keep_alive: bool,
     /// When the last word that the engine acknowledged was sent. Validity counts from here.
     pub(super) said: Micros,
     /// When to say the next word.
     pub(super) due: Micros,
-    /// Until it holds: then the grant has it.
-    home: Option<Weak<dyn Home>>,
     /// Whether somebody asked for it to be given up.
     pub(super) asked: bool,
 }
@@ -32,7 +30,10 @@ pub(super) enum Phase {
     /// The claim is on its way. The engine's push may overtake its reply.
     Asking { early: Option<Outcome> },
     /// It waits in the engine's line.
-    Waiting(Option<oneshot::Sender<Outcome>>),
+    Waiting {
+        claim: Arc<Claim>,
+        tell: Option<oneshot::Sender<Outcome>>,
+    },
     /// It holds.
     Held {
         grant: Arc<Grant>,
@@ -50,14 +51,13 @@ pub(super) enum Outcome {
 }
 
 impl Entry {
-    pub(super) fn new(claim: Arc<Claim>, keep_alive: bool, home: Weak<dyn Home>) -> Self {
+    pub(super) fn new(lease: Duration, keep_alive: bool) -> Self {
         Self {
-            claim,
             phase: Phase::Asking { early: None },
+            lease,
             keep_alive,
             said: 0,
             due: Micros::MAX,
-            home: Some(home),
             asked: false,
         }
     }
@@ -65,9 +65,9 @@ impl Entry {
     /// The engine acknowledged a word that was sent then.
     pub(super) fn heard(&mut self, sent: Micros) {
         self.said = self.said.max(sent);
-        self.due = self.said.saturating_add(micros(self.claim.lease) / 3);
+        self.due = self.said.saturating_add(micros(self.lease) / 3);
         if let Phase::Held { grant, .. } = &self.phase {
-            grant.extend(validity(self.said, self.claim.lease));
+            grant.extend(self.valid_until());
             if !self.keep_alive {
                 self.due = Micros::MAX;
             }
@@ -77,15 +77,15 @@ impl Entry {
     /// The claim holds from now on; the engine keeps it so long without a word.
     pub(super) fn hold(
         &mut self,
+        claim: Claim,
         held: Held,
         kept: Duration,
         now: Micros,
         clock: &Clock,
     ) -> Arc<Grant> {
-        let waited = matches!(self.phase, Phase::Waiting(_));
-        let until = validity(self.said, self.claim.lease);
-        let (claim, home) = (self.claim.clone(), self.home.take());
-        let grant = Arc::new(Grant::new(claim, held, kept, now..until, home, clock));
+        let waited = matches!(self.phase, Phase::Waiting { .. });
+        let valid = now..self.valid_until();
+        let grant = Arc::new(Grant::new(claim, held, kept, valid, clock));
         if self.asked {
             grant.asked().cancel();
         }
@@ -100,6 +100,20 @@ impl Entry {
         grant
     }
 
+    /// The end of validity by the last word that the engine acknowledged.
+    pub(super) fn valid_until(&self) -> Micros {
+        validity(self.said, self.lease)
+    }
+
+    /// The claim to keep alive; none while it is on its way.
+    pub(super) fn claim(&self) -> Option<Arc<Claim>> {
+        match &self.phase {
+            Phase::Asking { .. } => None,
+            Phase::Waiting { claim, .. } => Some(claim.clone()),
+            Phase::Held { grant, .. } => Some(grant.claim()),
+        }
+    }
+
     pub(super) fn grant(&self) -> Option<&Arc<Grant>> {
         match &self.phase {
             Phase::Held { grant, .. } => Some(grant),
@@ -111,7 +125,7 @@ impl Entry {
     pub(super) fn wake(&self) -> Micros {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
-            Phase::Waiting(_) => self.due,
+            Phase::Waiting { .. } => self.due,
             Phase::Held { grant, parked } => self
                 .due
                 .min(grant.until())

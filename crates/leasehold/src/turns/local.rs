@@ -1,16 +1,16 @@
 //! The line of one name inside this process.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::ask::Ask;
 use super::state::{Active, Parked, State, Wake, Wakes};
 use super::turn::{End, Front, Turn};
 use super::{Bound, Registry};
 use crate::claim::{Claim, Mode};
-use crate::clock::micros;
+use crate::clock::{Micros, micros};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
-use crate::session::{Grant, Home, Keeper, State as Validity};
+use crate::session::{Grant, Keeper, State as Validity};
 use crate::sync::Shared;
 
 /// The line of one name inside this process.
@@ -20,7 +20,6 @@ pub(crate) struct Local {
     pub(super) bound: Bound,
     registry: Arc<Registry>,
     state: Shared<State>,
-    home: Weak<dyn Home>,
 }
 
 /// How an ask begins.
@@ -41,13 +40,12 @@ impl Local {
         bound: Bound,
         registry: Arc<Registry>,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+        Arc::new(Self {
             name,
             keeper,
             bound,
             registry,
             state: Shared::default(),
-            home: this.clone(),
         })
     }
 
@@ -123,11 +121,11 @@ impl Local {
     }
 
     fn ask_engine(&self, ask: &Ask) -> impl Future<Output = Result<Option<Arc<Grant>>>> {
-        let claim = Arc::new(Claim {
+        let claim = Claim {
             waits: ask.waits,
             ..Claim::new(self.name.clone(), ask.mode, ask.lease)
-        });
-        self.keeper.ask(claim, ask.keep_alive, &self.home)
+        };
+        self.keeper.ask(claim, ask.keep_alive)
     }
 
     /// A new grant, with its first turn.
@@ -187,9 +185,12 @@ impl Local {
         wakes: &mut Wakes,
     ) -> End {
         let active = &mut state.actives[index];
-        let too_soon = !active.min_hold.is_zero() && active.grant.age() < active.min_hold;
-        if active.users.is_empty() && !lost && too_soon {
-            self.park(active);
+        if active.users.is_empty()
+            && !lost
+            && let Some(until) = active.at_least
+            && self.keeper.clock().now() < until
+        {
+            self.park(active, until, false);
             return End::Kept;
         }
         state.advance(self, wakes);
@@ -204,7 +205,8 @@ impl Local {
             && grant.has_fences()
             && !active.linger.is_zero()
         {
-            self.park(active);
+            let now = self.keeper.clock().now();
+            self.park(active, now.saturating_add(micros(active.linger)), true);
             return End::Kept;
         }
         state.forget(index);
@@ -214,23 +216,13 @@ impl Local {
     }
 
     /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
-    fn park(self: &Arc<Self>, active: &mut Active) {
-        let grant = &active.grant;
-        let reusable = grant.age() >= active.min_hold;
-        let until = match reusable {
-            true => self
-                .keeper
-                .clock()
-                .now()
-                .saturating_add(micros(active.linger)),
-            false => grant.since.saturating_add(micros(active.min_hold)),
-        };
+    fn park(self: &Arc<Self>, active: &mut Active, until: Micros, reusable: bool) {
         active.parked = Some(Parked {
             until,
             _home: self.clone(),
             reusable,
         });
-        self.keeper.park(grant, Some(until));
+        self.keeper.park(&active.grant, Some(until));
     }
 
     /// How often the user of a turn has entered it.
@@ -304,8 +296,9 @@ impl Local {
     }
 }
 
-impl Home for Local {
-    fn look(self: Arc<Self>, grant: &Arc<Grant>) {
+impl Local {
+    /// Something about a grant changed: hands it on or gives it back, if that is due.
+    pub(super) fn look(self: &Arc<Self>, grant: &Arc<Grant>) {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
         let Some(index) = state.find(grant) else {
@@ -320,7 +313,7 @@ impl Home for Local {
         if over && active.users.is_empty() {
             state.forget(index);
         }
-        state.advance(&self, &mut wakes);
+        state.advance(self, &mut wakes);
         drop(state);
         if over {
             self.keeper.discard(grant);
@@ -331,15 +324,7 @@ impl Home for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let mut locals = self.registry.lock();
-        let name = self.name.as_str();
-        // Somebody may have come meanwhile and made a new line.
-        if locals
-            .get(name)
-            .is_some_and(|local| local.strong_count() == 0)
-        {
-            drop(locals.remove(name));
-        }
+        self.registry.forget(&self.name);
     }
 }
 

@@ -9,23 +9,23 @@
 mod ask;
 mod local;
 mod owner;
+mod registry;
 mod state;
 mod terms;
 mod turn;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub(crate) use self::ask::Ask;
 pub(crate) use self::local::Local;
 pub use self::owner::Owner;
+use self::registry::Registry;
 pub(crate) use self::terms::{Reentrant, Terms};
 pub(crate) use self::turn::Turn;
 use crate::error::Result;
 use crate::name::Name;
 use crate::session::Keeper;
-use crate::sync::Shared;
 
 /// How long a grant may stay in one process while another waits for it: so many turns, or so much time, whichever
 /// ends first.
@@ -64,31 +64,24 @@ pub(crate) struct Turns {
     registry: Arc<Registry>,
 }
 
-pub(crate) type Registry = Shared<HashMap<Box<str>, Weak<Local>>>;
-
 impl Turns {
     pub(crate) fn new(keeper: Arc<Keeper>, bound: Bound) -> Self {
+        let registry = Arc::<Registry>::default();
+        let home: Weak<Registry> = Arc::downgrade(&registry);
+        keeper.set_home(home);
         Self {
             keeper,
             bound,
-            registry: Arc::default(),
+            registry,
         }
     }
 
     /// The line of a name; it lives as long as somebody uses it. A name that is in use is known to be good.
     pub(crate) fn local(&self, name: &str) -> Result<Arc<Local>> {
-        let mut locals = self.registry.lock();
-        if let Some(local) = locals.get(name).and_then(Weak::upgrade) {
-            return Ok(local);
-        }
-        let local = Local::new(
-            Name::new(name)?,
-            self.keeper.clone(),
-            self.bound,
-            self.registry.clone(),
-        );
-        let _ = locals.insert(name.into(), Arc::downgrade(&local));
-        Ok(local)
+        self.registry.find_or_add(name, || {
+            let (name, keeper) = (Name::new(name)?, self.keeper.clone());
+            Ok(Local::new(name, keeper, self.bound, self.registry.clone()))
+        })
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
@@ -97,12 +90,7 @@ impl Turns {
 
     /// Gives back every grant that nobody uses.
     pub(crate) fn settle(&self) {
-        let locals: Vec<_> = self
-            .registry
-            .lock()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let locals = self.registry.all();
         locals.iter().for_each(|local| local.give_up_idle());
     }
 }

@@ -13,7 +13,7 @@ use super::local::Local;
 use super::owner::Who;
 use super::turn::{Front, Turn};
 use crate::claim::Mode;
-use crate::clock::Micros;
+use crate::clock::{Micros, micros};
 use crate::fence::Fence;
 use crate::session::{Grant, State as Validity};
 
@@ -53,8 +53,8 @@ pub(super) struct Active {
     pub(super) users: Vec<User>,
     /// How long to keep it after its last turn, for this process.
     pub(super) linger: Duration,
-    /// How long to keep it after the grant, for nobody.
-    pub(super) min_hold: Duration,
+    /// Until when to keep it, for nobody.
+    pub(super) at_least: Option<Micros>,
     /// Set while it is kept without a user.
     pub(super) parked: Option<Parked>,
     /// Whether other tasks may use it.
@@ -144,6 +144,11 @@ impl State {
     /// A new grant, with its first user: that one's fence.
     pub(super) fn add(&mut self, local: &Local, grant: Arc<Grant>, ask: &Ask) -> Option<Fence> {
         let mut active = Active::new(grant, ask, std::mem::take(&mut self.room));
+        if !ask.min_hold.is_zero() {
+            // Counted from here: the grant may say when it was asked for.
+            let now = local.keeper().clock().now();
+            active.at_least = Some(now.saturating_add(micros(ask.min_hold)));
+        }
         let fence = active.admit(local, ask);
         self.actives.push(active);
         fence
@@ -188,7 +193,7 @@ impl Active {
             grant,
             users,
             linger: ask.linger,
-            min_hold: ask.min_hold,
+            at_least: None,
             parked: None,
             shared: !ask.strict,
             keep_alive: ask.keep_alive,
@@ -207,7 +212,6 @@ impl Active {
             local.keeper().park(&self.grant, None);
         }
         self.linger = self.linger.max(ask.linger);
-        self.min_hold = self.min_hold.max(ask.min_hold);
         self.users.push(User {
             fence,
             who: ask.who,

@@ -3,9 +3,10 @@
 use std::fs::DirEntry;
 use std::path::Path;
 
+use super::alive;
 use super::lines::{Lines, Place};
+use super::look::look;
 use super::world::World;
-use super::{alive, store};
 use crate::claim::SessionId;
 use crate::line::Line;
 use crate::name::Name;
@@ -26,7 +27,7 @@ pub(super) fn clear(world: &World) {
         }
     }
     for entry in some(&world.dir.lines) {
-        if let Ok(Some((name, line))) = store::look(&entry.path(), &world.dir.boot)
+        if let Ok(Some((name, line))) = look(&entry.path(), &world.dir.boot)
             && !in_use(world, &line)
         {
             remove(world, &name);

@@ -1,5 +1,6 @@
 //! The lines a session works on, with a bounded number of their files kept open.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +9,7 @@ use super::error::Trouble;
 use super::life::Life;
 use super::store::{Lock, Locked, Store};
 use super::world::Sessions;
-use crate::claim::{ById, SessionId};
+use crate::claim::{ById, IdHasher, SessionId};
 use crate::clock::Micros;
 use crate::line::Line;
 use crate::name::Name;
@@ -20,23 +21,27 @@ const OPEN: usize = 128;
 /// How often a file that vanishes while it is opened is tried again.
 const REOPENED: usize = 100;
 
+/// A session's lines. What is needed for every piece of work is under one lock, and so is the work.
 #[derive(Default)]
 pub(super) struct Lines {
-    table: Shared<Table>,
+    drawers: [Shared<Drawer>; DRAWERS],
+    /// The session as the directory knows it; none once it is closed. Locked after a drawer, never before.
+    life: Shared<Option<Arc<Life>>>,
     open: AtomicUsize,
 }
 
-type Slots = ById<Name, Arc<Shared<Slot>>>;
+/// Work on names of different drawers is done at the same time.
+const DRAWERS: usize = 32;
 
-/// What every piece of work needs, under one lock.
+/// Some of the lines. Its lock also keeps two threads from sharing the lock of a line's file.
 #[derive(Default)]
-struct Table {
-    /// The session as the directory knows it; none once it is closed.
-    life: Option<Arc<Life>>,
-    slots: Slots,
+struct Drawer {
+    /// Who works here; none once the session is closed.
+    session: Option<SessionId>,
+    slots: ById<Name, Slot>,
 }
 
-/// What a session knows of one line. Its lock also keeps two threads from sharing the file's lock.
+/// What a session knows of one line.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) store: Option<Store>,
@@ -88,64 +93,84 @@ pub(super) enum Tried<T> {
 
 impl Lines {
     pub(super) fn life(&self) -> Option<Arc<Life>> {
-        self.table.lock().life.clone()
+        self.life.lock().clone()
     }
 
-    /// Begins the session's life, or ends it. Nobody looks for a line meanwhile.
+    /// Begins the session's life, or ends it. Nobody works on a line meanwhile.
     pub(super) fn change_life<T>(&self, change: impl FnOnce(&mut Option<Arc<Life>>) -> T) -> T {
-        change(&mut self.table.lock().life)
-    }
-
-    pub(super) fn slot(&self, name: &Name) -> Arc<Shared<Slot>> {
-        self.slot_of(&mut self.table.lock(), name)
-    }
-
-    /// A line and who works on it; none once the session is closed.
-    pub(super) fn slot_and_session(&self, name: &Name) -> Option<(Arc<Shared<Slot>>, SessionId)> {
-        let mut table = self.table.lock();
-        let me = table.life.as_ref()?.presence.id;
-        Some((self.slot_of(&mut table, name), me))
-    }
-
-    fn slot_of(&self, table: &mut Table, name: &Name) -> Arc<Shared<Slot>> {
-        if let Some(slot) = table.slots.get(name) {
-            return slot.clone();
+        let mut drawers: Vec<_> = self.drawers.iter().map(Shared::lock).collect();
+        let mut life = self.life.lock();
+        let changed = change(&mut life);
+        for drawer in &mut drawers {
+            drawer.session = life.as_ref().map(|life| life.presence.id);
         }
+        changed
+    }
+
+    /// Works on a line that is known, session or not.
+    pub(super) fn known<T>(&self, name: &Name, work: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        self.drawer(name).lock().slots.get_mut(name).map(work)
+    }
+
+    /// Works on a line for the session; none once that is closed.
+    pub(super) fn work<T>(
+        &self,
+        name: &Name,
+        work: impl FnOnce(&mut Slot, SessionId) -> T,
+    ) -> Option<T> {
+        let drawer = &mut *self.drawer(name).lock();
+        let me = drawer.session?;
+        let slot = match drawer.slots.get_mut(name) {
+            Some(slot) => slot,
+            None => self.add(drawer, name),
+        };
+        Some(work(slot, me))
+    }
+
+    fn drawer(&self, name: &Name) -> &Shared<Drawer> {
+        let mut hash = IdHasher::default();
+        name.hash(&mut hash);
+        // Other bits than those that choose the place in the drawer.
+        &self.drawers[(hash.finish() >> 32) as usize % DRAWERS]
+    }
+
+    fn add<'a>(&self, drawer: &'a mut Drawer, name: &Name) -> &'a mut Slot {
         if self.open.load(Ordering::Relaxed) >= OPEN {
-            self.close_some(&table.slots);
+            self.close_some(drawer);
         }
-        table.slots.entry(name.clone()).or_default().clone()
+        drawer.slots.entry(name.clone()).or_default()
     }
 
     /// The names whose slots are like this.
     pub(super) fn names(&self, like: impl Fn(&Slot) -> bool) -> Vec<Name> {
-        let slots: Vec<_> = {
-            let table = self.table.lock();
-            table
-                .slots
-                .iter()
-                .map(|(name, slot)| (name.clone(), slot.clone()))
-                .collect()
-        };
-        let like = slots.into_iter().filter(|(_, slot)| like(&slot.lock()));
-        like.map(|(name, _)| name).collect()
+        let mut names = Vec::new();
+        for drawer in &self.drawers {
+            let drawer = drawer.lock();
+            let like = drawer.slots.iter().filter(|(_, slot)| like(slot));
+            names.extend(like.map(|(name, _)| name.clone()));
+        }
+        names
     }
 
-    /// Forgets a line that nobody is at work on, if its slot is like this.
+    /// Forgets a line, if its slot is like this.
     pub(super) fn forget(&self, name: &Name, like: impl Fn(&Slot) -> bool) {
-        let slots = &mut self.table.lock().slots;
-        let unused = slots
-            .get(name)
-            .is_some_and(|slot| Arc::strong_count(slot) == 1 && like(&slot.lock()));
-        if unused && let Some(slot) = slots.remove(name) {
-            self.close(&mut slot.lock().store);
+        let slots = &mut self.drawer(name).lock().slots;
+        if slots.get(name).is_some_and(like)
+            && let Some(mut slot) = slots.remove(name)
+        {
+            self.close(&mut slot.store);
         }
     }
 
-    /// Closes the files that nobody is at work on: those with the lock of the table held have no other user.
-    fn close_some(&self, slots: &Slots) {
-        for slot in slots.values().filter(|slot| Arc::strong_count(slot) == 1) {
-            self.close(&mut slot.lock().store);
+    /// Closes the files of this drawer, and of those that nobody works in.
+    fn close_some(&self, this: &mut Drawer) {
+        let mut others: Vec<_> = self.drawers.iter().filter_map(Shared::try_lock).collect();
+        let others = others.iter_mut().map(|other| &mut **other);
+        for slot in others
+            .chain([this])
+            .flat_map(|drawer| drawer.slots.values_mut())
+        {
+            self.close(&mut slot.store);
         }
     }
 

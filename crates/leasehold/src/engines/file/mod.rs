@@ -7,6 +7,7 @@ mod floor;
 mod leftovers;
 mod life;
 mod lines;
+mod look;
 mod name;
 mod page;
 mod push;

@@ -1,4 +1,6 @@
-//! One line's file: open, lock, read, write, remove.
+//! One line's file: opened, locked, and mapped once it is worth it.
+
+mod locked;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -8,11 +10,12 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+pub(super) use self::locked::Locked;
 use super::dir::Dir;
-use super::error::{Fault, Trouble};
+use super::error::Trouble;
 use super::floor::Floor;
 use super::page::{PAGE, Page};
-use super::record::{self, BootId, Spot};
+use super::record::{BootId, Spot};
 use crate::line::Line;
 use crate::name::Name;
 
@@ -44,9 +47,6 @@ pub(super) enum Lock<'a> {
     /// The file was removed since it was opened.
     Removed,
 }
-
-/// Files above this are cut once their state is small again.
-const LARGE: usize = 16 * PAGE;
 
 /// Work on a line takes microseconds: tried this often before anybody sleeps over it.
 const TRIES: usize = 24;
@@ -95,11 +95,8 @@ impl Store {
     }
 
     fn locked(&mut self) -> Result<Lock<'_>, Trouble> {
-        let locked = Locked {
-            store: self,
-            from: None,
-        };
-        let store = &mut *locked.store;
+        let mut locked = Locked::new(self);
+        let store = locked.store();
         let found = rustix::fs::fstat(&store.file);
         let found = found.map_err(|errno| Trouble::io("look at", &store.path, errno))?;
         if found.st_nlink == 0 {
@@ -149,94 +146,8 @@ impl Store {
     }
 }
 
-/// A line's file while nobody else may touch it.
-#[derive(Debug)]
-pub(super) struct Locked<'a> {
-    store: &'a mut Store,
-    /// The record that holds the line as it was found.
-    from: Option<Spot>,
-}
-
-impl Locked<'_> {
-    /// The line as it is, to be changed and then [written](Self::write).
-    pub(super) fn line(&mut self) -> Result<&mut Line, Trouble> {
-        let store = &mut *self.store;
-        // Until the change is written the record no longer says what the line is.
-        self.from = store.spot.take();
-        // Every record has a larger number than the one before: with the same one nothing was written since.
-        if self.from.is_some_and(|spot| spot.is_newest(store.bytes())) {
-            return Ok(&mut store.line);
-        }
-        let found = record::current(store.bytes()).map_err(|fault| fault.of(store.path.clone()))?;
-        let (from, line) = match found {
-            // The name is new, or comes back.
-            None => (None, Line::new(store.floor.get()?)),
-            Some(record) if record.name == store.name.as_str() => {
-                (Some(record.spot), record.line(&store.boot))
-            }
-            Some(record) => {
-                return Err(Fault::OtherName(record.name.to_owned()).of(store.path.clone()));
-            }
-        };
-        (self.from, store.line) = (from, line);
-        Ok(&mut store.line)
-    }
-
-    /// The line as it was written.
-    pub(super) fn written(&self) -> &Line {
-        &self.store.line
-    }
-
-    /// Makes the line as it is now the file's state; the one before it stands until the last byte is written.
-    pub(super) fn write(&mut self) -> Result<(), Trouble> {
-        let (store, from) = (&mut *self.store, self.from);
-        let sequence = from.map_or(1, |spot| spot.sequence.saturating_add(1));
-        let (boot, name) = (&store.boot, &store.name);
-        record::encode(&mut store.next, sequence, boot, name, &store.line);
-        if let Some(spot) = from
-            && record::same(&store.next, &store.bytes()[spot.at..spot.at + spot.len])
-        {
-            store.spot = from;
-            return Ok(());
-        }
-        let len = store.next.len();
-        let at = from.map_or(0, |spot| spot.next(len));
-        if let Err(errno) = store.put(at) {
-            // A half of a first record would look like damage.
-            if from.is_none() {
-                let _ = rustix::fs::ftruncate(&store.file, 0);
-            }
-            return Err(Trouble::io("write", &store.path, errno));
-        }
-        store.spot = Some(Spot { at, len, sequence });
-        if at == 0 && !store.mapped && store.bytes.len() > LARGE && len <= PAGE {
-            let _ = rustix::fs::ftruncate(&store.file, PAGE as u64);
-        }
-        Ok(())
-    }
-
-    /// Removes the file of an idle line, unless that has to wait: says whether. Whoever has it open finds it empty
-    /// once it gets the lock, and looks.
-    pub(super) fn remove(self) -> Result<bool, Trouble> {
-        let store = &*self.store;
-        if !store.floor.raise(store.line.last_fence())? {
-            return Ok(false);
-        }
-        let removed = rustix::fs::unlink(&store.path);
-        let removed = removed.and_then(|()| rustix::fs::ftruncate(&store.file, 0));
-        removed.map_err(|errno| Trouble::io("remove", &store.path, errno))?;
-        Ok(true)
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.store.file, FlockOperation::Unlock);
-    }
-}
-
 /// Reads a whole file into a buffer that is kept. One call for a small one.
-fn read(file: impl AsFd, path: &Path, into: &mut Vec<u8>) -> Result<(), Trouble> {
+pub(super) fn read(file: impl AsFd, path: &Path, into: &mut Vec<u8>) -> Result<(), Trouble> {
     into.resize(PAGE, 0);
     let mut done = 0;
     loop {
@@ -266,171 +177,5 @@ pub(super) fn try_flock(file: &File, how: FlockOperation) -> bool {
     })
 }
 
-/// The name and the line in a file, for somebody who only looks. None if it is empty or was removed meanwhile.
-pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, Trouble> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(super::dir::io("open", path, &error)),
-    };
-    // Should it stay busy, the read goes without: records have checksums, and this only looks.
-    let _ = try_flock(&file, FlockOperation::NonBlockingLockShared);
-    let mut bytes = Vec::new();
-    read(&file, path, &mut bytes)?;
-    let record = record::current(&bytes).map_err(|fault| fault.of(path.to_owned()))?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let name = Name::new(record.name).map_err(|_| Fault::Torn.of(path.to_owned()))?;
-    Ok(Some((name, record.line(boot))))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::claim::{Claim, Mode as ClaimMode, SessionId};
-    use crate::error::{ErrorKind, Step};
-    use crate::line::Moment;
-    use std::time::Duration;
-
-    const AT: Moment = Moment { now: 1, floor: 1 };
-
-    fn store() -> (tempfile::TempDir, Dir, Store) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = Dir::open(temp.path()).unwrap();
-        let store = Store::open(&dir, &name(), true).unwrap().unwrap();
-        (temp, dir, store)
-    }
-
-    fn name() -> Name {
-        Name::new("x").unwrap()
-    }
-
-    fn got(store: &mut Store) -> Locked<'_> {
-        match store.lock().unwrap() {
-            Lock::Got(locked) => locked,
-            Lock::Busy => panic!("busy"),
-            Lock::Removed => panic!("removed"),
-        }
-    }
-
-    fn join(line: &mut Line, claims: usize) {
-        for _ in 0..claims {
-            let claim = Claim::new(name(), ClaimMode::Mutex, Duration::from_secs(1));
-            let _ = line.claim(&claim.ask(SessionId::random()), AT);
-        }
-    }
-
-    #[test]
-    fn one_at_a_time_and_the_next_sees_what_was_written() {
-        let (_temp, dir, mut store) = store();
-        let mut other = Store::open(&dir, &name(), false).unwrap().unwrap();
-        let mut locked = got(&mut store);
-        assert!(matches!(other.lock().unwrap(), Lock::Busy));
-        join(locked.line().unwrap(), 1);
-        locked.write().unwrap();
-        drop(locked);
-        assert_eq!(got(&mut other).line().unwrap(), &store.line);
-    }
-
-    #[test]
-    fn a_write_that_fails_says_so_and_leaves_the_state_before() {
-        let (_temp, _dir, mut store) = store();
-        let mut locked = got(&mut store);
-        join(locked.line().unwrap(), 1);
-        locked.write().unwrap();
-        drop(locked);
-        let (before, path) = (store.line.clone(), store.path.clone());
-        let writable = std::mem::replace(&mut store.file, File::open(&path).unwrap());
-        let mut locked = got(&mut store);
-        join(locked.line().unwrap(), 1);
-        let error = locked.write().unwrap_err().at(Step::Claim);
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(
-            error.to_string().contains(path.to_str().unwrap()),
-            "{error}"
-        );
-        drop(locked);
-        store.file = writable;
-        assert_eq!(got(&mut store).line().unwrap(), &before);
-    }
-
-    #[test]
-    fn whoever_has_a_removed_file_open_notices() {
-        let (_temp, dir, mut store) = store();
-        let mut other = Store::open(&dir, &name(), false).unwrap().unwrap();
-        let mut locked = got(&mut store);
-        join(locked.line().unwrap(), 1);
-        locked.write().unwrap();
-        assert!(locked.remove().unwrap());
-        assert!(matches!(other.lock().unwrap(), Lock::Removed));
-        assert!(Store::open(&dir, &name(), false).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_long_line_fits_and_a_short_one_gives_the_room_back() {
-        let (_temp, dir, mut store) = store();
-        let mut other = Store::open(&dir, &name(), false).unwrap().unwrap();
-        let mut locked = got(&mut store);
-        join(locked.line().unwrap(), 2_000);
-        locked.write().unwrap();
-        drop(locked);
-        for _ in 0..2 {
-            let mut locked = got(&mut store);
-            let line = locked.line().unwrap();
-            assert_eq!(got_by(&mut other), None, "one at a time");
-            *line = Line::new(line.last_fence() + 1);
-            locked.write().unwrap();
-            drop(locked);
-            assert_eq!(got_by(&mut other).as_ref(), Some(&store.line));
-        }
-        assert!(store.file.metadata().unwrap().len() <= PAGE as u64);
-    }
-
-    /// What a store finds, if it gets the lock.
-    fn got_by(store: &mut Store) -> Option<Line> {
-        match store.lock().unwrap() {
-            Lock::Got(mut locked) => Some(locked.line().unwrap().clone()),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn a_mapped_store_and_one_that_is_not_see_the_same() {
-        let (_temp, dir, mut store) = store();
-        for round in 0..10 {
-            // Opened anew, it reads; used again and again, it is mapped. In between the line outgrows the page.
-            let mut new = Store::open(&dir, &name(), false).unwrap().unwrap();
-            for writer in [&mut new, &mut store] {
-                let mut locked = got(writer);
-                let line = locked.line().unwrap();
-                match round {
-                    5 => join(line, 100),
-                    7 => *line = Line::new(line.last_fence()),
-                    _ => join(line, 1),
-                }
-                locked.write().unwrap();
-            }
-            assert_eq!(got_by(&mut new).as_ref(), Some(&store.line), "{round}");
-        }
-        assert!(
-            store.page.is_some(),
-            "the temporary directory can be mapped"
-        );
-    }
-
-    #[test]
-    fn a_mapped_file_that_was_cut_is_no_end_of_the_process() {
-        let (_temp, _dir, mut store) = store();
-        for _ in 0..3 {
-            let mut locked = got(&mut store);
-            join(locked.line().unwrap(), 1);
-            locked.write().unwrap();
-        }
-        assert!(store.mapped, "the temporary directory can be mapped");
-        store.file.set_len(0).unwrap();
-        assert!(got(&mut store).line().unwrap().is_idle());
-        store.file.set_len(100).unwrap();
-        assert!(got(&mut store).line().is_err());
-    }
-}
+mod tests;

@@ -32,12 +32,8 @@ impl FileSession {
                 .is_some_and(|since| since.saturating_add(idle) <= at.now)
         };
         for name in self.lines.names(|slot| slot.note.idle.is_some()) {
-            let removed = {
-                let slot = self.lines.slot(&name);
-                let mut slot = slot.lock();
-                over(&slot) && self.remove(&mut slot, &name, at)
-            };
-            if removed {
+            let remove = |slot: &mut Slot| over(slot) && self.remove(slot, &name, at);
+            if self.lines.known(&name, remove).unwrap_or(true) {
                 self.lines.forget(&name, over);
             } else {
                 self.leave_untidy();

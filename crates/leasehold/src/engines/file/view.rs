@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::alive;
 use super::dir::io;
 use super::error::Trouble;
-use super::store;
+use super::look::look;
 use super::world::World;
 use crate::claim::{Mode, SessionId};
 use crate::engine::{ClaimView, Identity, LineView};
@@ -20,7 +20,7 @@ pub(super) fn views(world: &World, only: Option<&Name>) -> Result<Vec<LineView>,
     let mut known = HashMap::new();
     let mut views = Vec::new();
     for path in paths(world, only)? {
-        match store::look(&path, &world.dir.boot) {
+        match look(&path, &world.dir.boot) {
             Ok(Some((name, line))) => views.extend(view(world, name, &line, &mut known)),
             Ok(None) => {}
             Err(trouble) if only.is_some() => return Err(trouble),

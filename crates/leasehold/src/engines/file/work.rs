@@ -1,6 +1,5 @@
 //! One piece of work of a session on one of its lines.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -8,12 +7,11 @@ use rustix::io::Errno;
 use super::error::Trouble;
 use super::lines::{Note, Place, Slot, Tried};
 use super::session::FileSession;
-use super::world::{For, PATIENCE, Sessions};
+use super::world::{Done, For, PATIENCE, Sessions};
 use crate::claim::SessionId;
 use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment};
 use crate::name::Name;
-use crate::sync::Shared;
 
 impl FileSession {
     /// Does one piece of work on a line; none if there is no such line. Only a claim makes one.
@@ -28,9 +26,8 @@ impl FileSession {
         let mut give_up = None;
         let mut revived = false;
         loop {
-            let found = self.lines.slot_and_session(name);
-            let (slot, me) = found.ok_or_else(|| Error::closed(step).on("file"))?;
-            match self.attempt(slot, me, step, name, &mut work) {
+            let attempt = self.attempt(step, name, &mut work);
+            match attempt.ok_or_else(|| Error::closed(step).on("file"))? {
                 Ok(Tried::Done(answer)) => return Ok(Some(answer)),
                 Ok(Tried::Absent) => return Ok(None),
                 Ok(Tried::Busy) => {}
@@ -56,8 +53,7 @@ impl FileSession {
         name: &Name,
         mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
     ) -> Option<Result<Option<T>>> {
-        let (slot, me) = self.lines.slot_and_session(name)?;
-        match self.attempt(slot, me, step, name, &mut work) {
+        match self.attempt(step, name, &mut work)? {
             Ok(Tried::Done(answer)) => Some(Ok(Some(answer))),
             Ok(Tried::Absent) => Some(Ok(None)),
             Ok(Tried::Busy) => None,
@@ -66,16 +62,39 @@ impl FileSession {
         }
     }
 
+    /// Tries once; none once the session is closed.
     fn attempt<T>(
         &self,
-        slot: Arc<Shared<Slot>>,
-        me: SessionId,
         step: Step,
         name: &Name,
         work: &mut impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
-    ) -> std::result::Result<Tried<T>, Trouble> {
-        let mut slot = slot.lock();
-        let Slot { store, note } = &mut *slot;
+    ) -> Option<std::result::Result<Tried<T>, Trouble>> {
+        let (me, tried) = self.lines.work(name, |slot, me| {
+            let work = |line: &mut Line, at: Moment| work(line, at, me);
+            (me, self.work_on(slot, me, step, name, work))
+        })?;
+        Some(tried.map(|tried| match tried {
+            Tried::Done(done) => {
+                // Not under the lock: what is told may come back here.
+                if !done.changes.is_empty() {
+                    self.tell(me, &done.changes);
+                }
+                Tried::Done(done.answer)
+            }
+            Tried::Busy => Tried::Busy,
+            Tried::Absent => Tried::Absent,
+        }))
+    }
+
+    fn work_on<T>(
+        &self,
+        slot: &mut Slot,
+        me: SessionId,
+        step: Step,
+        name: &Name,
+        work: impl FnOnce(&mut Line, Moment) -> (T, Vec<Change>),
+    ) -> std::result::Result<Tried<Done<T>>, Trouble> {
+        let Slot { store, note } = slot;
         let place = Place {
             dir: &self.world.dir,
             name,
@@ -89,26 +108,18 @@ impl FileSession {
                 joins: place.make,
                 note: &mut *note,
             };
-            let work = |line: &mut Line, at: Moment| work(line, at, me);
             self.world.work(&mut locked, Some(by), work)
         })?;
-        let done = match tried {
-            Tried::Done(done) => done,
-            Tried::Busy => return Ok(Tried::Busy),
-            Tried::Absent => {
-                *note = Note::absent(self.world.clock.now());
-                self.leave_untidy();
-                return Ok(Tried::Absent);
-            }
-        };
+        match tried {
+            Tried::Busy => return Ok(tried),
+            Tried::Absent => *note = Note::absent(self.world.clock.now()),
+            Tried::Done(_) if note.ahead.is_empty() => {}
+            Tried::Done(_) => self.watch(&note.ahead),
+        }
         if note.idle.is_some() {
             self.leave_untidy();
         }
-        self.watch(&note.ahead);
-        // What is told may come back here.
-        drop(slot);
-        self.tell(me, &done.changes);
-        Ok(Tried::Done(done.answer))
+        Ok(tried)
     }
 
     /// Refuses to work on in the name of a session that is gone.
@@ -125,9 +136,7 @@ impl FileSession {
 
     /// Wants to know when one of these sessions ends.
     fn watch(&self, sessions: &Sessions) {
-        if !sessions.is_empty()
-            && let Some(life) = self.lines.life()
-        {
+        if let Some(life) = self.lines.life() {
             for session in sessions {
                 super::alive::watch(&self.world.dir, *session, &life.ended);
             }
@@ -135,9 +144,6 @@ impl FileSession {
     }
 
     fn tell(&self, me: SessionId, changes: &[Change]) {
-        if changes.is_empty() {
-            return;
-        }
         let (mine, others): (Vec<_>, Vec<_>) =
             changes.iter().partition(|change| change.session == me);
         self.world.tell(others, None);

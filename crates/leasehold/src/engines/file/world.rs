@@ -90,8 +90,10 @@ impl World {
             },
         };
         let (answer, mut changes) = work(line, at);
-        let session = me.as_ref().map(|me| me.session);
-        self.skip_dead(line, at, session, &mut changes);
+        if !changes.is_empty() {
+            let session = me.as_ref().map(|me| me.session);
+            self.skip_dead(line, at, session, &mut changes);
+        }
         locked.write()?;
         if let Some(me) = me {
             me.note.take(locked.written(), me.session, at.now);

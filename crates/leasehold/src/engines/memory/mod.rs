@@ -1,22 +1,23 @@
 #![doc = include_str!("docs.md")]
 
-use std::collections::{HashMap, VecDeque};
+mod session;
+mod world;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::claim::ById;
-use crate::clock::Micros;
+use self::session::MemorySession;
+use self::world::World;
 use crate::engine::{
-    Claim, ClaimView, Clock, Ended, Engine, Event, Guarantees, Identity, Inbox, Level, LineView,
-    Mode, Query, Release, Session, SessionId, Standing, Url, Verdict,
+    ClaimView, Clock, Ended, Engine, Event, Guarantees, Identity, Inbox, Level, LineView, Mode,
+    Query, Session, SessionId, Url, Verdict,
 };
-use crate::error::{Error, Result, Step};
+use crate::error::Result;
 use crate::fence::Fence;
-use crate::line::{Change, Line, Moment};
 use crate::name::Name;
-use crate::sync::Shared;
 
 /// Lines in this process's memory.
 #[derive(Debug, Clone)]
@@ -24,33 +25,6 @@ pub struct Memory {
     world: Arc<World>,
     label: String,
 }
-
-/// Everything the sessions of one memory engine share.
-#[derive(Debug)]
-struct World {
-    clock: Clock,
-    /// How far the wall clock was ahead when all began. Fences follow it from there, also when it is set back.
-    wall_ahead: Micros,
-    state: Shared<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lines: ById<Name, Kept>,
-    idle: Idle,
-    sessions: ById<SessionId, (Identity, Inbox)>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    line: Line,
-    /// Whether its name is among the idle ones.
-    listed: bool,
-}
-
-/// Names that became idle, in that order, each with its last fence: once the clock has passed that, the line can be
-/// forgotten.
-type Idle = VecDeque<(u64, Name)>;
 
 /// The engine of a `memory:` URL. `memory:LABEL` is the same lines wherever it is opened in this process.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
@@ -84,70 +58,6 @@ impl Memory {
             world: World::new(clock),
             label: String::new(),
         }
-    }
-}
-
-impl World {
-    fn new(clock: Clock) -> Arc<Self> {
-        let wall_ahead = clock.wall().saturating_sub(clock.now());
-        let state = Shared::default();
-        Arc::new(Self {
-            clock,
-            wall_ahead,
-            state,
-        })
-    }
-
-    fn moment(&self) -> Moment {
-        let now = self.clock.now();
-        let floor = now + self.wall_ahead;
-        Moment { now, floor }
-    }
-
-    /// Tells the sessions, without the lock: what they do next may come back here.
-    fn tell(&self, told: Vec<(Inbox, Event)>) {
-        for (inbox, event) in told {
-            inbox.deliver(event);
-        }
-    }
-}
-
-impl Kept {
-    /// Remembers to forget the line, if nobody is in it.
-    fn list(&mut self, name: &Name, idle: &mut Idle) {
-        if self.line.is_idle() && !self.listed {
-            self.listed = true;
-            idle.push_back((self.line.last_fence(), name.clone()));
-        }
-    }
-}
-
-impl State {
-    /// Forgets the lines that nobody is in and whose last fence the clock has passed.
-    fn tidy(&mut self, at: Moment) {
-        let passed = |(last, _): &(u64, Name)| *last < at.floor;
-        while self.idle.front().is_some_and(passed) {
-            let Some((_, name)) = self.idle.pop_front() else {
-                return;
-            };
-            let Some(kept) = self.lines.get_mut(&name) else {
-                continue;
-            };
-            if forgettable(&kept.line, at) {
-                drop(self.lines.remove(&name));
-            } else {
-                kept.listed = false;
-                kept.list(&name, &mut self.idle);
-            }
-        }
-    }
-
-    fn address(&self, changes: Vec<Change>, evicted: Option<&Ended>) -> Vec<(Inbox, Event)> {
-        let addressed = changes.into_iter().filter_map(|change| {
-            let (_, inbox) = self.sessions.get(&change.session)?;
-            Some((inbox.clone(), change.event(evicted)))
-        });
-        addressed.collect()
     }
 }
 
@@ -264,117 +174,10 @@ impl Engine for Memory {
     }
 }
 
-/// Whether nothing need be remembered of a line: nobody is in it, and the clock has passed its last fence.
-fn forgettable(line: &Line, at: Moment) -> bool {
-    line.is_idle() && line.last_fence() < at.floor
-}
-
-#[derive(Debug)]
-struct MemorySession {
-    id: SessionId,
-    world: Arc<World>,
-}
-
-impl MemorySession {
-    fn join(&self, claim: &Claim) -> Result<Standing> {
-        let at = self.world.moment();
-        let (answer, told) = {
-            let state = &mut *self.world.state.lock();
-            if !state.sessions.contains_key(&self.id) {
-                return Err(Error::closed(Step::Claim).on("memory"));
-            }
-            let kept = match state.lines.get_mut(&claim.name) {
-                Some(kept) => kept,
-                None => state.lines.entry(claim.name.clone()).or_default(),
-            };
-            let (answer, changes) = kept.line.claim(&claim.ask(self.id), at);
-            if answer.is_err() {
-                kept.list(&claim.name, &mut state.idle);
-            }
-            (answer, state.address(changes, None))
-        };
-        self.world.tell(told);
-        Ok(answer?)
-    }
-
-    fn leave(&self, claim: &Claim, used: u32) -> Release {
-        let at = self.world.moment();
-        let (release, told) = {
-            let state = &mut *self.world.state.lock();
-            let Some(kept) = state.lines.get_mut(&claim.name) else {
-                return Release::Gone;
-            };
-            let (release, changes) = kept.line.release(claim.id, used, at);
-            kept.list(&claim.name, &mut state.idle);
-            state.tidy(at);
-            (release, state.address(changes, None))
-        };
-        self.world.tell(told);
-        release
-    }
-}
-
-#[async_trait]
-impl Session for MemorySession {
-    async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        self.join(claim)
-    }
-
-    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
-        Some(self.join(claim))
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
-        let at = self.world.moment();
-        let mut told = Vec::new();
-        let mut standings = Vec::with_capacity(claims.len());
-        {
-            let state = &mut *self.world.state.lock();
-            for claim in claims {
-                let Some(kept) = state.lines.get_mut(&claim.name) else {
-                    standings.push(Standing::Gone);
-                    continue;
-                };
-                let (standing, changes) = kept.line.heartbeat(claim.id, at);
-                kept.list(&claim.name, &mut state.idle);
-                standings.push(standing);
-                told.extend(state.address(changes, None));
-            }
-            state.tidy(at);
-        }
-        self.world.tell(told);
-        Ok(standings)
-    }
-
-    async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        Ok(self.leave(claim, used))
-    }
-
-    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
-        Some(Ok(self.leave(claim, used)))
-    }
-
-    async fn close(&self) -> Result<()> {
-        let at = self.world.moment();
-        let told = {
-            let state = &mut *self.world.state.lock();
-            drop(state.sessions.remove(&self.id));
-            let mut changes = Vec::new();
-            for (name, kept) in &mut state.lines {
-                changes.extend(kept.line.sweep_dead(at, |session| session == self.id));
-                kept.list(name, &mut state.idle);
-            }
-            state.tidy(at);
-            state.address(changes, None)
-        };
-        self.world.tell(told);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Claim, Release, Standing};
 
     #[tokio::test]
     async fn idle_names_are_forgotten_however_quick() {
