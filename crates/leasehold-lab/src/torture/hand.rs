@@ -88,15 +88,16 @@ impl Hand {
                 let end = self.log.now() + self.some(self.lease * 2).as_micros() as u64;
                 while self.log.now() < end {
                     tokio::time::sleep(self.rest).await;
-                    self.note_until(op, &guard);
+                    self.note_until(&[op], &guard);
                 }
             }
             let inner = self.ask(kind, &call).await?;
-            if let Some((op, guard)) = inner {
-                self.hold(op, guard, true).await?;
+            if let Some((again, inner)) = inner {
+                // What is renewed is the grant of both.
+                self.hold(&[again, op], inner, true).await?;
             }
         }
-        self.hold(op, guard, weight == capacity).await
+        self.hold(&[op], guard, weight == capacity).await
     }
 
     /// Asks once: waits, tries, waits a while, or gives up somewhere in between.
@@ -189,15 +190,18 @@ impl Hand {
     }
 
     /// A renewal may have been seen.
-    fn note_until(&self, op: u64, guard: &Guard) {
+    fn note_until(&self, ops: &[u64], guard: &Guard) {
         let until = self.until(guard);
         if guard.state() != State::Lost {
-            self.log.note(op, What::Until(until));
+            let note = |op: &u64| self.log.note(*op, What::Until(until));
+            ops.iter().for_each(note);
         }
     }
 
-    /// Holds for a while, looking before each step; a step that comes too late is tried all the same.
-    async fn hold(&mut self, op: u64, guard: Guard, alone: bool) -> Outcome<()> {
+    /// Holds for a while, looking before each step; a step that comes too late is tried all the same. The first of the
+    /// requests is released; others hold the same grant.
+    async fn hold(&mut self, ops: &[u64], guard: Guard, alone: bool) -> Outcome<()> {
+        let op = ops[0];
         let fence = guard.fence().get();
         let name = guard.name().as_str().to_owned();
         let who = self.log.who().to_owned();
@@ -225,7 +229,7 @@ impl Hand {
                 }
                 break;
             }
-            self.note_until(op, &guard);
+            self.note_until(ops, &guard);
         }
         self.log.note(op, What::Release);
         if self.random.one_in(8) {
@@ -291,7 +295,7 @@ impl Hand {
         }
         // Renewed meanwhile: what is not known to be held would be looked for as free.
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
-            self.note_until(op, guard);
+            self.note_until(&[op], guard);
         }
         note(self, &What::Release);
         if let Ok(released) = guard.release().await {
