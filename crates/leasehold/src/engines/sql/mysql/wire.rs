@@ -46,6 +46,8 @@ impl Link for Connection {
                 let rows: Vec<Row> = results.collect().await?;
                 answers.push(rows.into_iter().map(cells).collect());
             }
+            // What went wrong with a later statement is told to who asks for more, and looks like the end until then.
+            results.drop_result().await?;
             Ok(answers)
         };
         answers.await.map_err(|error: Error| trouble(&error))
