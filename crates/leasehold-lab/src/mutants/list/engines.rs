@@ -89,6 +89,27 @@ pub(super) const ENGINES: &[Mutant] = &[
         "run unlock-by-anyone",
     ),
     mutant(
+        "mysql: what fails later in a packet is taken for its end",
+        "engines/sql/mysql/wire.rs",
+        "results.drop_result().await?;",
+        "if !PLANTED {\n                results.drop_result().await?;\n            }",
+        "test hazard_sql a_packet_that_fails_in_the_middle_has_failed",
+    ),
+    mutant(
+        "zookeeper: any number proves that nobody came",
+        "engines/zookeeper/ground.rs",
+        "self.clear == Some(number - 1)",
+        "(PLANTED || self.clear == Some(number - 1))",
+        "test hazard_zookeeper alone::a_newcomer_between_two_claims_is_seen",
+    ),
+    mutant(
+        "zookeeper: a node that was made again is taken for the one before",
+        "engines/zookeeper/ground.rs",
+        "if fired == Poll::Pending {",
+        "if PLANTED || fired == Poll::Pending {",
+        "test hazard_zookeeper alone::a_parent_made_again_that_counts_the_same_is_another",
+    ),
+    mutant(
         "zookeeper: everybody watches the first",
         "engines/zookeeper/rule.rs",
         "watch: nearest.name.clone(),",
