@@ -223,8 +223,8 @@ impl Desk {
             What::Failed { perhaps: false } => answer(Answer::Failed),
             What::Failed { perhaps: true } | What::Cancelled => answer(Answer::Unknown),
             What::Lost => {
+                self.history.losses += u64::from(open.lost == NEVER);
                 open.lost = open.lost.min(t);
-                self.history.losses += 1;
             }
             What::Release => open.release = t,
             What::Released { held, asked } => {

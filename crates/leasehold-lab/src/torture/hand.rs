@@ -88,16 +88,15 @@ impl Hand {
                 let end = self.log.now() + self.some(self.lease * 2).as_micros() as u64;
                 while self.log.now() < end {
                     tokio::time::sleep(self.rest).await;
-                    self.note_until(&[op], &guard);
+                    self.note_until(op, &guard);
                 }
             }
             let inner = self.ask(kind, &call).await?;
             if let Some((again, inner)) = inner {
-                // What is renewed is the grant of both.
-                self.hold(&[again, op], inner, true).await?;
+                self.hold(again, inner, true, Some((op, &guard))).await?;
             }
         }
-        self.hold(&[op], guard, weight == capacity).await
+        self.hold(op, guard, weight == capacity, None).await
     }
 
     /// Asks once: waits, tries, waits a while, or gives up somewhere in between.
@@ -190,18 +189,31 @@ impl Hand {
     }
 
     /// A renewal may have been seen.
-    fn note_until(&self, ops: &[u64], guard: &Guard) {
+    fn note_until(&self, op: u64, guard: &Guard) {
         let until = self.until(guard);
         if guard.state() != State::Lost {
-            let note = |op: &u64| self.log.note(*op, What::Until(until));
-            ops.iter().for_each(note);
+            self.log.note(op, What::Until(until));
         }
     }
 
-    /// Holds for a while, looking before each step; a step that comes too late is tried all the same. The first of the
-    /// requests is released; others hold the same grant.
-    async fn hold(&mut self, ops: &[u64], guard: Guard, alone: bool) -> Outcome<()> {
-        let op = ops[0];
+    /// What can be seen of a guard while another one is looked at.
+    fn note_outer(&self, outer: Option<(u64, &Guard)>) {
+        match outer {
+            Some((op, guard)) if guard.state() == State::Lost => self.log.note(op, What::Lost),
+            Some((op, guard)) => self.note_until(op, guard),
+            None => {}
+        }
+    }
+
+    /// Holds for a while, looking before each step; a step that comes too late is tried all the same. `outer` is held
+    /// around it.
+    async fn hold(
+        &mut self,
+        op: u64,
+        guard: Guard,
+        alone: bool,
+        outer: Option<(u64, &Guard)>,
+    ) -> Outcome<()> {
         let fence = guard.fence().get();
         let name = guard.name().as_str().to_owned();
         let who = self.log.who().to_owned();
@@ -229,8 +241,10 @@ impl Hand {
                 }
                 break;
             }
-            self.note_until(ops, &guard);
+            self.note_until(op, &guard);
+            self.note_outer(outer);
         }
+        self.note_outer(outer);
         self.log.note(op, What::Release);
         if self.random.one_in(8) {
             drop(guard);
@@ -295,7 +309,7 @@ impl Hand {
         }
         // Renewed meanwhile: what is not known to be held would be looked for as free.
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
-            self.note_until(&[op], guard);
+            self.note_until(op, guard);
         }
         note(self, &What::Release);
         if let Ok(released) = guard.release().await {
