@@ -1,6 +1,6 @@
 //! In the engines.
 
-use super::{FILE, FILE_BUSY, REDIS, mutant};
+use super::{FILE, REDIS, mutant};
 use crate::mutants::Mutant;
 
 pub(super) const ENGINES: &[Mutant] = &[
@@ -9,7 +9,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/file/store.rs",
         "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
         "let how = match PLANTED {\n                true => FlockOperation::NonBlockingLockShared,\n                false => FlockOperation::NonBlockingLockExclusive,\n            };\n            match rustix::fs::flock(&self.file, how) {",
-        FILE_BUSY,
+        "test hazard_file two_hundred_processes_count_exactly",
     ),
     mutant(
         "a living session looks dead",
@@ -94,20 +94,6 @@ pub(super) const ENGINES: &[Mutant] = &[
         "results.drop_result().await?;",
         "if !PLANTED {\n                results.drop_result().await?;\n            }",
         "test hazard_sql a_packet_that_fails_in_the_middle_has_failed",
-    ),
-    mutant(
-        "zookeeper: any number proves that nobody came",
-        "engines/zookeeper/ground.rs",
-        "self.clear == Some(number - 1)",
-        "(PLANTED || self.clear == Some(number - 1))",
-        "test hazard_zookeeper alone::a_newcomer_between_two_claims_is_seen",
-    ),
-    mutant(
-        "zookeeper: a node that was made again is taken for the one before",
-        "engines/zookeeper/ground.rs",
-        "if fired == Poll::Pending {",
-        "if PLANTED || fired == Poll::Pending {",
-        "test hazard_zookeeper alone::a_parent_made_again_that_counts_the_same_is_another",
     ),
     mutant(
         "zookeeper: everybody watches the first",

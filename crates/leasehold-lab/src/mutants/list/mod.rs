@@ -13,7 +13,6 @@ const MANY: &str = "simulate many-and-again --seeds 2000";
 const IN_ORDER: &str = "simulate in-order --seeds 500";
 const SQLITE: &str = "torture sqlite: --for 6s --seed 1 --faults evict";
 const FILE: &str = "torture file: --for 6s --seed 1";
-const FILE_BUSY: &str = "torture file: --for 10s --seed 1 --workers 6 --rest 1ms --faults kill";
 
 /// `{redis}` is a server of its own.
 const REDIS: &str = "torture {redis} --for 8s --seed 1 --faults kill";

@@ -178,6 +178,7 @@ impl Engine for Memory {
 mod tests {
     use super::*;
     use crate::engine::{Claim, Release, Standing};
+    use crate::fence::Fence;
 
     #[tokio::test]
     async fn idle_names_are_forgotten_however_quick() {
@@ -187,13 +188,18 @@ mod tests {
             .await
             .unwrap();
         let lease = std::time::Duration::from_secs(10);
-        for number in 0..10_000 {
+        let mut last = Fence::new(0);
+        // The first once more: it was forgotten, and its fences grow all the same.
+        for number in (0..10_000).chain([0]) {
             let name = Name::new(format!("once:{number}")).unwrap();
             let claim = Claim::new(name, Mode::Mutex, lease);
-            assert!(matches!(
-                session.claim(&claim).await.unwrap(),
-                Standing::Held(_)
-            ));
+            let Standing::Held(held) = session.claim(&claim).await.unwrap() else {
+                panic!("once:{number} is not free");
+            };
+            if number == 0 {
+                assert!(held.fence > last, "{} after {last}", held.fence);
+                last = held.fence;
+            }
             assert_eq!(session.release(&claim, 1).await.unwrap(), Release::Released);
         }
         let lines = engine.world.state.lock().lines.len();
