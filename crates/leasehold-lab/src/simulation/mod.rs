@@ -261,10 +261,20 @@ impl World {
             2 => {
                 let by = self.random.below(2 * FARTHEST) as i64 - FARTHEST as i64;
                 self.clock.set_wall(by);
+                self.use_other_names().await?;
             }
             _ => take_away(&self.bystander, name, &self.log)
                 .await
                 .map(drop)?,
+        }
+        Ok(())
+    }
+
+    /// So many that the engine forgets the names of the run that are idle.
+    async fn use_other_names(&self) -> Outcome<()> {
+        for number in 0..80 {
+            let other = self.bystander.mutex(&format!("other-{number}"));
+            let _ = other.lock().await?.release().await?;
         }
         Ok(())
     }

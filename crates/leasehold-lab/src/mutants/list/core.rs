@@ -37,7 +37,7 @@ pub(super) const CORE: &[Mutant] = &[
         "line.rs",
         "let fence = self.last.max(floor)",
         "let fence = self.last.max(if PLANTED { 0 } else { floor })",
-        "test engine_file fences::grow_over_idle_times",
+        MUTEX,
     ),
     mutant(
         "the fence is read in a second look",
