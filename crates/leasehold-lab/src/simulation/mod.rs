@@ -273,7 +273,7 @@ impl World {
     /// So many that the engine forgets the names of the run that are idle.
     async fn use_other_names(&self) -> Outcome<()> {
         for number in 0..80 {
-            let other = self.bystander.mutex(&format!("other-{number}"));
+            let other = self.bystander.mutex(format!("other-{number}"));
             let _ = other.lock().await?.release().await?;
         }
         Ok(())
