@@ -277,44 +277,6 @@ fn tables_that_vanish_are_a_loss_and_come_back() {
     assert!(fence(&other.ask("lock x")) > 0);
 }
 
-/// What goes wrong in the middle of a packet of statements has gone wrong, and nothing is half done.
-fn in_the_middle(url: &str, fail: impl Fn(bool)) {
-    let (mut holder, mut other) = (locker(url, 3_000), locker(url, 3_000));
-    let first = fence(&holder.ask("lock middle"));
-    fail(true);
-    let told = other.ask("lock middle");
-    assert!(told.contains("not now"), "{told}");
-    fail(false);
-    assert_eq!(holder.ask("release middle"), "Released");
-    assert!(fence(&other.ask("lock middle")) > first);
-    assert_eq!(other.ask("release middle"), "Released");
-}
-
-#[test]
-fn a_packet_that_fails_in_the_middle_has_failed() {
-    let server = MariaDb::start();
-    in_the_middle(&server.url(), |fail| {
-        let _ = server.sql(match fail {
-            true => {
-                "CREATE TRIGGER lab.no BEFORE INSERT ON lab.leasehold_claim FOR EACH ROW \
-                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'"
-            }
-            false => "DROP TRIGGER lab.no",
-        });
-    });
-    let server = Postgres::start();
-    in_the_middle(&server.url(), |fail| {
-        let _ = server.sql(match fail {
-            true => {
-                "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS \
-                 $$ BEGIN RAISE 'not now'; END $$; \
-                 CREATE TRIGGER no BEFORE INSERT ON leasehold_claim FOR EACH ROW EXECUTE FUNCTION no()"
-            }
-            false => "DROP TRIGGER no ON leasehold_claim",
-        });
-    });
-}
-
 #[test]
 fn a_statement_timeout_is_not_shown() {
     let server = Postgres::with(&["statement_timeout=40ms", "fsync=off"]);

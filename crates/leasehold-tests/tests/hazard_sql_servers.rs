@@ -1,4 +1,4 @@
-//! What happens to a database's machine: its disk is full, its clock is set.
+//! What happens at the database's end: its disk is full, its clock is set, it refuses a statement.
 #![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
 mod databases;
@@ -160,4 +160,42 @@ fn mariadb_with_a_clock_that_is_set() {
     server.step(0);
     set_back(&server.url(), &|by| server.step(by));
     set_forward(&server.url(), &|by| server.step(by));
+}
+
+/// What goes wrong in the middle of a packet of statements has gone wrong, and nothing is half done.
+fn in_the_middle(url: &str, fail: impl Fn(bool)) {
+    let (mut holder, mut other) = (locker(url, 3_000), locker(url, 3_000));
+    let first = fence(&holder.ask("lock middle"));
+    fail(true);
+    let told = other.ask("lock middle");
+    assert!(told.contains("not now"), "{told}");
+    fail(false);
+    assert_eq!(holder.ask("release middle"), "Released");
+    assert!(fence(&other.ask("lock middle")) > first);
+    assert_eq!(other.ask("release middle"), "Released");
+}
+
+#[test]
+fn a_packet_that_fails_in_the_middle_has_failed() {
+    let server = MariaDb::start();
+    in_the_middle(&server.url(), |fail| {
+        let _ = server.sql(match fail {
+            true => {
+                "CREATE TRIGGER lab.no BEFORE INSERT ON lab.leasehold_claim FOR EACH ROW \
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'"
+            }
+            false => "DROP TRIGGER lab.no",
+        });
+    });
+    let server = Postgres::start();
+    in_the_middle(&server.url(), |fail| {
+        let _ = server.sql(match fail {
+            true => {
+                "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN RAISE 'not now'; END $$; \
+                 CREATE TRIGGER no BEFORE INSERT ON leasehold_claim FOR EACH ROW EXECUTE FUNCTION no()"
+            }
+            false => "DROP TRIGGER no ON leasehold_claim",
+        });
+    });
 }

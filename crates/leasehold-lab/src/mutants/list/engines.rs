@@ -93,7 +93,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/sql/mysql/wire.rs",
         "results.drop_result().await?;",
         "if !PLANTED {\n                results.drop_result().await?;\n            }",
-        "test hazard_sql a_packet_that_fails_in_the_middle_has_failed",
+        "test hazard_sql_servers a_packet_that_fails_in_the_middle_has_failed",
     ),
     mutant(
         "zookeeper: everybody watches the first",
