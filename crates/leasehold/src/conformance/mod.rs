@@ -34,6 +34,7 @@ use std::time::Duration;
 use crate::client::{Client, Options};
 use crate::engine::{Clock, Engine, LineView, Query};
 use crate::error::ErrorKind;
+use crate::guard::Guard;
 use crate::name::Name;
 
 /// An engine under test.
@@ -137,6 +138,17 @@ impl Subject {
             match line.as_ref().map_or(0, |line| line.waiters.len()) {
                 waiters if waiters == count => Ok(()),
                 _ => Err(format!("{count} wanted, {line:?}")),
+            }
+        })
+        .await;
+    }
+
+    /// Until a holder has heard that another session waits: until then it may pass its grant along as it likes.
+    pub(crate) async fn heard(&self, holder: &Guard) {
+        self.eventually("the holder hears that it is wanted", async || {
+            match holder.turn().grant().is_wanted() {
+                true => Ok(()),
+                false => Err(format!("{holder:?} has heard nothing")),
             }
         })
         .await;
