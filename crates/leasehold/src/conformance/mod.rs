@@ -145,11 +145,13 @@ impl Subject {
 
     /// Until a holder has heard that another session waits: until then it may pass its grant along as it likes.
     pub(crate) async fn heard(&self, holder: &Guard) {
-        self.eventually("the holder hears that it is wanted", async || {
-            match holder.turn().grant().is_wanted() {
-                true => Ok(()),
-                false => Err(format!("{holder:?} has heard nothing")),
-            }
+        self.eventually("the holder hears that it is wanted", async || match holder
+            .turn()
+            .grant()
+            .is_wanted()
+        {
+            true => Ok(()),
+            false => Err(format!("{holder:?} has heard nothing")),
         })
         .await;
     }
