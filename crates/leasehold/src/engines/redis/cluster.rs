@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::Trouble;
 use super::keys::Bucket;
 use super::link::Link;
+use super::resp::{Call, Reply};
 use super::servers::{Fixed, Servers};
 use super::stream::Address;
-use super::wire::{Call, Conn, Reply};
+use super::wire::Conn;
 use crate::sync::Shared;
 
 /// The slots as they were last seen.

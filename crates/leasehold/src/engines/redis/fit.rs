@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::error::Trouble;
-use super::wire::Reply;
+use super::resp::Reply;
 
 /// The oldest version the script runs on.
 const OLDEST: (u32, u32) = (6, 2);

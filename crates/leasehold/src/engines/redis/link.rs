@@ -9,7 +9,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::error::Trouble;
-use super::wire::{Call, Channel, Conn, Driver, Hear, Reply, Target};
+use super::pipe::{CLOSED, Hear};
+use super::resp::{Call, Reply};
+use super::wire::{Channel, Conn, Driver, Target};
 use crate::clock::{Clock, micros};
 
 /// Where a link leads. Asked again for every connection: after a failover it is another server.
@@ -62,7 +64,6 @@ enum State {
     Down(Trouble),
 }
 
-const CLOSED: &str = "the server closed the connection";
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -220,12 +221,7 @@ impl Keeper {
             let what = "this layout needs a server that speaks RESP3: use Redis 6 or newer, without a proxy";
             return Err(Trouble::Unfit(what.to_owned()));
         }
-        let greeting = owner.greeting();
-        let replies = tokio::select! {
-            replies = conn.send(&greeting) => replies?,
-            () = &mut driver => return Err(Trouble::Down(CLOSED.to_owned())),
-        };
-        owner.greeted(replies)?;
+        owner.greeted(conn.first(&mut driver, &owner.greeting()).await?)?;
         let channels = owner.channels(&target);
         let driver = conn.listen(driver, &target, &channels, hear).await?;
         Ok((conn, driver))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::error::Trouble;
 use super::link::Link;
-use super::wire::{Call, Reply};
+use super::resp::{Call, Reply};
 use crate::name::Name;
 
 /// The names of the keys that look like this. A key that is there all the time is found; one that comes or goes

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error::Trouble;
 use super::keys::{Keys, hex};
-use super::wire::{Call, Reply};
+use super::resp::{Call, Reply};
 use crate::claim::{Claim, Mode};
 use crate::clock::micros;
 use crate::engine::{Held, Release, Standing};
@@ -92,10 +92,7 @@ impl Run {
     pub(super) fn call(&self, digest: &str) -> Call {
         let lengths = self.keys.iter().map(String::len);
         let lengths = lengths.chain(self.args.iter().map(Vec::len));
-        let room = Call::with_room(
-            5 + self.keys.len() + self.args.len(),
-            80 + lengths.sum::<usize>(),
-        );
+        let room = Call::with_room(lengths.map(|length| length + 8).sum::<usize>() + 128);
         let call = room
             .arg("EVALSHA")
             .arg(digest)

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::config::Config;
 use super::error::Trouble;
 use super::link::Dial;
+use super::resp::{Call, Reply};
 use super::stream::Address;
-use super::wire::{Call, Conn, Login, Reply, Target};
+use super::wire::{Conn, Login, Target};
 
 /// Asks the sentinels, one after the other, where the master is.
 #[derive(Debug)]

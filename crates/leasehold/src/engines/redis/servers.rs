@@ -10,9 +10,10 @@ use super::error::Trouble;
 use super::keys::Bucket;
 use super::link::{Dial, Link, Owner};
 use super::mailbox::Mailbox;
+use super::resp::{Call, Reply};
 use super::script::{self, Run};
 use super::sentinel::Sentinels;
-use super::wire::{Call, Channel, Reply, Target};
+use super::wire::{Channel, Target};
 use crate::sync::Shared;
 
 /// Everything the sessions of one engine share.

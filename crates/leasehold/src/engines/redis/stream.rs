@@ -117,25 +117,33 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Bytes in both directions.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+/// Bytes from a server, and to it.
+pub(super) type Reading = Box<dyn AsyncRead + Unpin + Send>;
+pub(super) type Writing = Box<dyn AsyncWrite + Unpin + Send>;
 
 /// Opens a stream. The caller limits how long that may take.
-pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Box<dyn Stream>, Trouble> {
+pub(super) async fn open(
+    address: &Address,
+    tls: Option<&Tls>,
+) -> Result<(Reading, Writing), Trouble> {
     let down =
         |error: std::io::Error| Trouble::Down(format!("{address} cannot be reached: {error}"));
     let (host, port) = match address {
-        Address::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await.map_err(down)?)),
+        Address::Unix(path) => {
+            let (reading, writing) = UnixStream::connect(path).await.map_err(down)?.into_split();
+            return Ok((Box::new(reading), Box::new(writing)));
+        }
         Address::Tcp(host, port) => (host.as_str(), *port),
     };
     let tcp = TcpStream::connect((host, port)).await.map_err(down)?;
     tcp.set_nodelay(true).map_err(down)?;
     let Some(Tls(config)) = tls else {
-        return Ok(Box::new(tcp));
+        let (reading, writing) = tcp.into_split();
+        return Ok((Box::new(reading), Box::new(writing)));
     };
     let name = ServerName::try_from(host.to_owned());
     let name = name.map_err(|error| Trouble::Config(format!("{host:?}: {error}")))?;
     let connected = TlsConnector::from(config.clone()).connect(name, tcp).await;
-    Ok(Box::new(connected.map_err(down)?))
+    let (reading, writing) = tokio::io::split(connected.map_err(down)?);
+    Ok((Box::new(reading), Box::new(writing)))
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::Trouble;
 use super::keys::Bucket;
+use super::resp::Reply;
 use super::scan;
 use super::script::{Run, Shown, shown};
 use super::servers::Servers;
 use super::session::who;
-use super::wire::Reply;
 use crate::engine::{ClaimView, LineView, Query};
 use crate::name::Name;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::error::Trouble;
-use super::super::wire::Call as Entry;
+use super::super::resp::Call as Entry;
 use super::calls::{Call, Calls, Said};
 use super::config::Config;
 use super::node::{Answers, Node};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::error::Trouble;
 use super::super::keys::{Keys, claim_id, claim_text};
-use super::super::wire::{Call, Reply};
+use super::super::resp::{Call, Reply};
 use crate::claim::{Claim, ClaimId};
 use crate::clock::micros;
 use crate::fence::Fence;

@@ -17,8 +17,8 @@ use self::script::Run;
 use self::session::RedissonSession;
 use super::config::{Config, Shape};
 use super::error::Trouble;
+use super::resp::Reply;
 use super::trace;
-use super::wire::Reply;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };

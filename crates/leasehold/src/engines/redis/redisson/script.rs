@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::error::Trouble;
-use super::super::wire::{Call, Reply};
+use super::super::resp::{Call, Reply};
 use super::kind::Kind;
 use crate::claim::{Claim, Mode};
 use crate::engine::{Held, Release};
