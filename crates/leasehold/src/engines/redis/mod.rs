@@ -153,14 +153,9 @@ impl Engine for Redis {
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
         let told = mailbox::eviction(&by.to_string(), why);
-        let run = Run::evict(self.servers.config.keys.line(name), fence, told);
-        let answers = self
-            .servers
-            .run(Bucket::of(name), &run)
-            .await
-            .map_err(at_evict)?;
-        let answer = answers.into_iter().next().unwrap_or_default();
-        let fences = script::evicted(answer).map_err(at_evict)?;
+        let run = Run::evict(self.servers.config.keys.line(name), fence, &told);
+        let answered = self.servers.run(Bucket::of(name), &run).await;
+        let fences = answered.and_then(script::evicted).map_err(at_evict)?;
         if !fences.is_empty() {
             tracing::warn!(%name, %by, why, "evicted");
             let traced = self.trace(name, &fences, by, why).await;

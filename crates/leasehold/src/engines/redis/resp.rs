@@ -37,12 +37,25 @@ impl Call {
 
     #[must_use]
     pub(super) fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
-        let word = word.as_ref();
+        self.push(word.as_ref());
+        self
+    }
+
+    /// One more word.
+    pub(super) fn push(&mut self, word: &[u8]) {
         self.words += 1;
         head(&mut self.bytes, b'$', word.len());
         self.bytes.extend_from_slice(word);
         self.bytes.extend_from_slice(b"\r\n");
-        self
+    }
+
+    /// The words of this and those of another.
+    pub(super) fn and(&self, more: &Self) -> Self {
+        Self {
+            words: self.words + more.words,
+            bytes: [&self.bytes[..], &more.bytes].concat(),
+            confirmed_by: self.confirmed_by,
+        }
     }
 
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {

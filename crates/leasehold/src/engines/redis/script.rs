@@ -27,61 +27,84 @@ pub(super) fn load() -> Call {
     Call::new("SCRIPT LOAD").arg(TEXT)
 }
 
+/// How every call of the script begins.
+pub(super) fn begin(digest: &str) -> Call {
+    Call::new("EVALSHA").arg(digest)
+}
+
 /// One operation of the script on some lines.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     what: &'static str,
     /// Comes back with the answer, so that it is never taken for that of another call.
     mark: [u8; 8],
-    keys: Vec<String>,
-    args: Vec<Vec<u8>>,
+    lines: usize,
+    /// The call but for its beginning.
+    words: Call,
 }
 
 impl Run {
-    fn new(what: &'static str, keys: Vec<String>, args: Vec<Vec<u8>>) -> Self {
-        Self {
+    fn new(what: &'static str, keys: &[String]) -> Self {
+        let length: usize = keys.iter().map(|key| key.len() + 8).sum();
+        let mut run = Self {
             what,
             mark: hex(rand::random::<u32>().into()),
-            keys,
-            args,
-        }
+            lines: keys.len(),
+            words: Call::with_room(length + 256),
+        };
+        run.words.push(keys.len().to_string().as_bytes());
+        keys.iter().for_each(|key| run.words.push(key.as_bytes()));
+        run.words.push(what.as_bytes());
+        run.words.push(&run.mark);
+        run
     }
 
     pub(super) fn claim(keys: &Keys, claim: &Claim, session: &str, who: &str) -> Self {
         let lease = micros(claim.lease).min(LONGEST);
-        let args = vec![
-            asked(claim, lease, session, who),
-            kept(lease).to_string().into_bytes(),
-            vec![if claim.waits { b'1' } else { b'0' }],
-        ];
-        Self::new("claim", vec![keys.line(&claim.name)], args)
+        let mut run = Self::new("claim", &[keys.line(&claim.name)]);
+        run.words.push(&asked(claim, lease, session, who));
+        run.words.push(kept(lease).to_string().as_bytes());
+        run.words.push(if claim.waits { b"1" } else { b"0" });
+        run
     }
 
-    pub(super) fn beat<'a>(keys: &Keys, claims: impl IntoIterator<Item = &'a Claim>) -> Self {
-        let words = |claim: &Claim| (keys.line(&claim.name), id_text(claim));
-        let (keys, args) = claims.into_iter().map(words).unzip();
-        Self::new("beat", keys, args)
+    pub(super) fn beat<'a>(
+        keys: &Keys,
+        claims: impl IntoIterator<Item = &'a Claim> + Clone,
+    ) -> Self {
+        let lines = claims.clone().into_iter();
+        let lines: Vec<_> = lines.map(|claim| keys.line(&claim.name)).collect();
+        let mut run = Self::new("beat", &lines);
+        for claim in claims {
+            run.words.push(&id_text(claim));
+        }
+        run
     }
 
     pub(super) fn release<'a>(
         keys: &Keys,
-        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
+        claims: impl IntoIterator<Item = (&'a Claim, u32)> + Clone,
     ) -> Self {
-        let (mut lines, mut args) = (Vec::with_capacity(1), Vec::with_capacity(2));
+        let lines = claims.clone().into_iter();
+        let lines: Vec<_> = lines.map(|(claim, _)| keys.line(&claim.name)).collect();
+        let mut run = Self::new("release", &lines);
         for (claim, used) in claims {
-            lines.push(keys.line(&claim.name));
-            args.extend([id_text(claim), used.to_string().into_bytes()]);
+            run.words.push(&id_text(claim));
+            run.words.push(used.to_string().as_bytes());
         }
-        Self::new("release", lines, args)
+        run
     }
 
-    pub(super) fn evict(key: String, fence: Option<Fence>, told: String) -> Self {
-        let words = [fence.map_or(0, Fence::get).to_string(), told];
-        Self::new("evict", vec![key], words.map(String::into_bytes).to_vec())
+    pub(super) fn evict(key: String, fence: Option<Fence>, told: &str) -> Self {
+        let mut run = Self::new("evict", &[key]);
+        let fence = fence.map_or(0, Fence::get);
+        run.words.push(fence.to_string().as_bytes());
+        run.words.push(told.as_bytes());
+        run
     }
 
     pub(super) fn look(key: String) -> Self {
-        Self::new("look", vec![key], Vec::new())
+        Self::new("look", &[key])
     }
 
     /// Whether the answer can be that a claim holds.
@@ -89,49 +112,38 @@ impl Run {
         matches!(self.what, "claim" | "beat")
     }
 
-    pub(super) fn call(&self, digest: &str) -> Call {
-        let lengths = self.keys.iter().map(String::len);
-        let lengths = lengths.chain(self.args.iter().map(Vec::len));
-        let room = Call::with_room(lengths.map(|length| length + 8).sum::<usize>() + 128);
-        let call = room
-            .arg("EVALSHA")
-            .arg(digest)
-            .arg(self.keys.len().to_string());
-        let call = self
-            .keys
-            .iter()
-            .fold(call, Call::arg)
-            .arg(self.what)
-            .arg(self.mark);
-        self.args.iter().fold(call, Call::arg)
+    pub(super) fn call(&self, begin: &Call) -> Call {
+        begin.and(&self.words)
     }
 
     /// The answers, one for each line. A single short one comes as a string of words.
-    pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Vec<Reply>>, Trouble> {
-        if let Reply::Text(words) = &reply {
-            let mut words = words.split(|byte| *byte == b' ');
-            let ours = words.next() == Some(&self.mark) && self.keys.len() == 1;
-            let answer = words.map(|word| Reply::Text(word.to_vec())).collect();
-            return ours.then(|| vec![answer]).ok_or_else(of_another);
+    pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Reply>, Trouble> {
+        if let Reply::Text(mut words) = reply {
+            let ours = words.starts_with(&self.mark) && words.get(8) == Some(&b' ');
+            if !ours || self.lines != 1 {
+                return Err(of_another());
+            }
+            drop(words.drain(..9));
+            return Ok(vec![Reply::Text(words)]);
         }
-        let mut replies = reply.list()?.into_iter();
-        let mark = replies.next().map(Reply::text).transpose()?;
-        let ours = mark.is_some_and(|mark| mark.as_bytes() == self.mark);
-        if !ours || replies.len() != self.keys.len() {
+        let mut replies = reply.list()?;
+        let ours = replies.first().is_some_and(|mark| mark.is(&self.mark));
+        if !ours || replies.len() != self.lines + 1 {
             return Err(of_another());
         }
-        replies.map(Reply::list).collect()
+        drop(replies.remove(0));
+        Ok(replies)
     }
 }
 
-fn id_text(claim: &Claim) -> Vec<u8> {
-    hex::<32>(claim.id.as_u128()).to_vec()
+fn id_text(claim: &Claim) -> [u8; 32] {
+    hex(claim.id.as_u128())
 }
 
 /// A claim as the script reads and keeps it, in one piece: each word of a call costs the server.
 fn asked(claim: &Claim, lease: u64, session: &str, who: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(128 + who.len());
-    text.extend_from_slice(&hex::<32>(claim.id.as_u128()));
+    text.extend_from_slice(&id_text(claim));
     text.push(0);
     let [weight, capacity] = [claim.mode.weight(), claim.mode.capacity()];
     for number in [lease as f64, f64::from(weight), f64::from(capacity)] {
@@ -156,29 +168,48 @@ fn of_another() -> Trouble {
 /// The script counts in doubles; no lease is longer than 50 years.
 const LONGEST: u64 = 50 * 365 * 86_400 * 1_000_000;
 
-/// What the script says of one claim.
-pub(super) fn standing(answer: Vec<Reply>) -> Result<Result<Standing, Refusal>, Trouble> {
-    let mut words = answer.into_iter();
-    let mut next = move || words.next().ok_or(Trouble::Strange("too short".to_owned()));
-    let first = next()?.text()?;
-    Ok(Ok(match first.as_str() {
-        "held" => {
-            let fence = Fence::new(next()?.number()?);
-            let wanted = next()?.number::<u8>()? == 1;
-            Standing::Held(held(fence, wanted))
+/// The words of an answer, however they came.
+fn words(answer: Reply) -> Result<String, Trouble> {
+    match answer {
+        Reply::List(words) => {
+            let words: Result<Vec<_>, _> = words.into_iter().map(Reply::text).collect();
+            Ok(words?.join(" "))
         }
-        "waiting" => {
-            let ahead = next()?.number()?;
-            let look_again = Duration::from_micros(next()?.number()?);
+        answer => answer.text(),
+    }
+}
+
+/// What the script says of one claim.
+pub(super) fn standing(answer: Reply) -> Result<Result<Standing, Refusal>, Trouble> {
+    let answer = words(answer)?;
+    let mut words = answer.split(' ');
+    let first = words.next();
+    let mut next = || number(words.next(), &answer);
+    Ok(Ok(match first {
+        Some("held") => {
+            let fence = Fence::new(next()?);
+            Standing::Held(held(fence, next()? == 1))
+        }
+        Some("waiting") => {
+            let ahead = u32::try_from(next()?).unwrap_or(u32::MAX);
+            let look_again = Duration::from_micros(next()?);
             Standing::Waiting { ahead, look_again }
         }
-        "busy" => Standing::Busy,
-        "gone" => Standing::Gone,
-        "weight" => return Ok(Err(Refusal::Weight)),
-        "fences" => return Ok(Err(Refusal::Fences)),
-        "capacity" => return Ok(Err(Refusal::Capacity(next()?.number()?))),
-        other => return Err(Trouble::strange(other)),
+        Some("busy") => Standing::Busy,
+        Some("gone") => Standing::Gone,
+        Some("weight") => return Ok(Err(Refusal::Weight)),
+        Some("fences") => return Ok(Err(Refusal::Fences)),
+        Some("capacity") => {
+            let capacity = u32::try_from(next()?).unwrap_or(u32::MAX);
+            return Ok(Err(Refusal::Capacity(capacity)));
+        }
+        _ => return Err(Trouble::strange(answer)),
     }))
+}
+
+fn number(word: Option<&str>, of: &str) -> Result<u64, Trouble> {
+    let number = word.and_then(|word| word.parse().ok());
+    number.ok_or_else(|| Trouble::strange(of))
 }
 
 pub(super) fn held(fence: Fence, wanted: bool) -> Held {
@@ -189,18 +220,22 @@ pub(super) fn held(fence: Fence, wanted: bool) -> Held {
     }
 }
 
-pub(super) fn released(answer: Vec<Reply>) -> Result<Release, Trouble> {
-    let word = answer.into_iter().next().map(Reply::text).transpose()?;
-    match word.as_deref() {
-        Some("released") => Ok(Release::Released),
-        Some("gone") => Ok(Release::Gone),
+pub(super) fn released(answer: Reply) -> Result<Release, Trouble> {
+    match words(answer)?.as_str() {
+        "released" => Ok(Release::Released),
+        "gone" => Ok(Release::Gone),
         other => Err(Trouble::strange(other)),
     }
 }
 
 /// The fences of those who lost the lock.
-pub(super) fn evicted(answer: Vec<Reply>) -> Result<Vec<u64>, Trouble> {
-    answer.into_iter().skip(1).map(Reply::number).collect()
+pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
+    answer
+        .list()?
+        .into_iter()
+        .skip(1)
+        .map(Reply::number)
+        .collect()
 }
 
 /// One claim as the script shows it.
@@ -212,8 +247,8 @@ pub(super) struct Shown {
     pub(super) who: String,
 }
 
-pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
-    let mut words = answer.into_iter();
+pub(super) fn shown(answer: Reply) -> Result<Vec<Shown>, Trouble> {
+    let mut words = answer.list()?.into_iter();
     let capacity = words
         .next()
         .ok_or(Trouble::Strange("too short".to_owned()))?

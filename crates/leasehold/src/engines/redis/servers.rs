@@ -22,7 +22,8 @@ pub(super) struct Servers {
     pub(super) mailbox: Mailbox,
     /// Where this process listens; its first letter says how.
     pub(super) address: String,
-    digest: OnceLock<String>,
+    /// How the script is called.
+    begin: OnceLock<Call>,
     route: Route,
     this: Weak<Self>,
 }
@@ -33,7 +34,7 @@ enum Route {
 }
 
 /// What the script answers for each line of a run.
-pub(super) type Answers = Vec<Vec<Reply>>;
+pub(super) type Answers = Vec<Reply>;
 
 /// How many runs are sent at once.
 const AT_ONCE: usize = 8;
@@ -48,7 +49,7 @@ impl Servers {
         Arc::new_cyclic(|this| Self {
             address: format!("{letter}{:016x}", rand::random::<u64>()),
             mailbox: Mailbox::default(),
-            digest: OnceLock::new(),
+            begin: OnceLock::new(),
             route: match clustered {
                 true => Route::Cluster(Cluster::default()),
                 false => Route::One(Shared::default()),
@@ -125,16 +126,21 @@ impl Servers {
         }
     }
 
-    /// Runs the script on the server that has these lines, also when that is another one by now.
-    pub(super) async fn run(&self, bucket: Bucket, run: &Run) -> Result<Answers, Trouble> {
+    /// Runs the script for one line on the server that has it, also when that is another one by now.
+    pub(super) async fn run(&self, bucket: Bucket, run: &Run) -> Result<Reply, Trouble> {
         let mut left = self.config.patience;
         loop {
             let link = self.link(Some(bucket)).await?;
             let tried = self.run_some(&link, std::slice::from_ref(run)).await;
-            let trouble = match tried.map(|mut answers| answers.pop()) {
-                Ok(Some(Ok(answers))) => return Ok(answers),
-                Ok(Some(Err(trouble))) | Err(trouble) => trouble,
+            let answer = match tried.map(|mut answers| answers.pop()) {
+                Ok(Some(Ok(mut answers))) => Ok(answers.pop()),
+                Ok(Some(Err(trouble))) | Err(trouble) => Err(trouble),
+                Ok(None) => Ok(None),
+            };
+            let trouble = match answer {
+                Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => Trouble::strange("no answer"),
+                Err(trouble) => trouble,
             };
             // In a box, as all that is rare: otherwise every call would be large to move.
             let elsewhere = Box::pin(self.elsewhere(&link, bucket, &trouble));
@@ -188,11 +194,15 @@ impl Servers {
         link: &Link,
         runs: &[Run],
     ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
-        if self.digest.get().is_none() {
+        if self.begin.get().is_none() {
             // The first connection brings it.
             link.ready().await?;
         }
-        let mut calls: Vec<_> = runs.iter().map(|run| run.call(self.digest())).collect();
+        let begin = self
+            .begin
+            .get()
+            .ok_or_else(|| Trouble::strange("no script"))?;
+        let mut calls: Vec<_> = runs.iter().map(|run| run.call(begin)).collect();
         let replicas = self.config.replicas > 0 && runs.iter().any(Run::may_grant);
         if replicas {
             calls.push(self.wait());
@@ -219,10 +229,6 @@ impl Servers {
             link.renew();
         }
         Ok(answers)
-    }
-
-    fn digest(&self) -> &str {
-        self.digest.get().map_or("", String::as_str)
     }
 
     /// Replicas get less time than it takes to think that the server is silent.
@@ -260,7 +266,7 @@ impl Owner for Servers {
     fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
         let [digest, server, memory, role]: [Reply; 4] =
             replies.try_into().map_err(Trouble::strange)?;
-        let _ = self.digest.set(digest.text()?);
+        let _ = self.begin.set(script::begin(&digest.text()?));
         super::fit::check(&[server, memory], &role, &self.config)
     }
 

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::error::Trouble;
 use super::keys::{Bucket, session_text};
+use super::resp::Reply;
 use super::script::{self, Run};
 use super::servers::{Answers, Servers};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
@@ -133,7 +134,7 @@ impl RedisSession {
         let _ = self.mine.lock().remove(&id);
     }
 
-    async fn claim_once(&self, claim: &Claim) -> std::result::Result<Answers, Trouble> {
+    async fn claim_once(&self, claim: &Claim) -> std::result::Result<Reply, Trouble> {
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
         self.servers.run(Bucket::of(&claim.name), &run).await
     }
@@ -155,10 +156,7 @@ impl Session for RedisSession {
             return Err(Error::closed(Step::Claim).on("redis"));
         }
         let _ = self.mine.lock().insert(claim.id, Arc::new(claim.clone()));
-        let answered = self
-            .claim_once(claim)
-            .await
-            .and_then(|mut answers| script::standing(answers.pop().unwrap_or_default()));
+        let answered = self.claim_once(claim).await.and_then(script::standing);
         match answered.map_err(|trouble| trouble.at(Step::Claim))? {
             Ok(standing) => {
                 if matches!(standing, Standing::Busy | Standing::Gone) {
@@ -218,9 +216,9 @@ impl Session for RedisSession {
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let run = Run::release(&self.servers.config.keys, [(claim, used)]);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let answer =
-            answered.and_then(|mut answers| script::released(answers.pop().unwrap_or_default()));
-        let release = answer.map_err(|trouble| trouble.at(Step::Release))?;
+        let release = answered
+            .and_then(script::released)
+            .map_err(|trouble| trouble.at(Step::Release))?;
         self.forget(claim.id);
         Ok(release)
     }

@@ -23,8 +23,7 @@ pub(super) async fn look(servers: &Servers, query: &Query) -> Result<Vec<LineVie
 /// The line of one name; none if it is idle.
 async fn line(servers: &Servers, name: &Name) -> Result<Option<LineView>, Trouble> {
     let run = Run::look(servers.config.keys.line(name));
-    let answers = servers.run(Bucket::of(name), &run).await?;
-    view(name, answers.into_iter().next().unwrap_or_default())
+    view(name, servers.run(Bucket::of(name), &run).await?)
 }
 
 /// Every line in use.
@@ -40,7 +39,10 @@ async fn lines(servers: &Servers) -> Result<Vec<LineView>, Trouble> {
                 .map(|name| Run::look(keys.line(name)))
                 .collect();
             for (name, answers) in names.iter().zip(servers.run_on(&link, &runs).await?) {
-                views.extend(view(name, answers?.into_iter().next().unwrap_or_default())?);
+                let answer = answers?
+                    .pop()
+                    .ok_or_else(|| Trouble::strange("no answer"))?;
+                views.extend(view(name, answer)?);
             }
         }
     }
@@ -49,7 +51,7 @@ async fn lines(servers: &Servers) -> Result<Vec<LineView>, Trouble> {
     Ok(views)
 }
 
-fn view(name: &Name, answer: Vec<Reply>) -> Result<Option<LineView>, Trouble> {
+fn view(name: &Name, answer: Reply) -> Result<Option<LineView>, Trouble> {
     let claims = shown(answer)?;
     let views = claims.iter().map(|claim: &Shown| {
         let (since, until) = (time(claim.since), time(claim.until));
