@@ -49,20 +49,31 @@ fn harness() -> String {
         .replace(published, collected);
     format!(
         "local function rule(KEYS, ARGV, TIME, PUBLISHED)\n{rule}\nend\n{}",
-        "local results = {}
+        "local results, alone = {}, {}
+         local function int(number) return string.format('%d', number) end
          for i, step in ipairs(cjson.decode(ARGV[1])) do
            local published = {}
            local time = { table.remove(step, 1), table.remove(step, 1) }
+           local id, lease = step[3], step[7]
            if step[1] == 'claim' then
-             local id, session, weight, capacity, lease, waits, who = unpack(step, 3)
+             local _, session, weight, capacity, _, waits, who = unpack(step, 3)
              local asked = struct.pack('<sddds', id, lease, weight, capacity, session) .. who
-             step = { 'claim', step[2], asked, '60000', waits }
+             local fits = weight + 0 > 0 and weight + 0 <= capacity + 0
+             step = { fits and (waits == '1' and 'claim' or 'try') or 'ask', step[2], asked, '60000' }
+           elseif step[1] == 'release' and alone[id] and i % 3 > 0 then
+             local seconds, micros, lease = unpack(alone[id])
+             local since, used = seconds * 1000000 + micros, math.min(math.max(step[4], 1), 256)
+             step = { 'free', step[2], seconds .. ' ' .. micros .. ' ' .. id, int(since + used), int(since + lease) }
            end
            local answer = rule(KEYS, step, time, published)
            if type(answer) == 'string' then
              local said = {}
              for word in string.gmatch(answer, '%S+') do said[#said + 1] = word end
              table.remove(said, 1)
+             if said[1] == 'alone' then
+               alone[id] = { said[2], said[3], lease }
+               said = { 'held', int(said[2] * 1000000 + said[3] + 1), '0' }
+             end
              local number = said[1] == 'waiting' and 2 or 3
              if said[number] then said[number] = tonumber(said[number]) end
              answer = { 'm', said }
@@ -156,12 +167,12 @@ fn a_line_named_twice_changes_once() {
     };
     let numbers = [9_000_000.0_f64, 1.0, 1.0].map(f64::to_le_bytes);
     let asked = [b"a\0", numbers.as_flattened(), b"p.1\0who"].concat();
-    let claim: [&[u8]; 5] = [b"claim", b"m", &asked, b"18001", b"0"];
-    assert_eq!(run(1, &claim), ["m held"], "free");
+    let claim: [&[u8]; 4] = [b"try", b"m", &asked, b"18001"];
+    assert_eq!(run(1, &claim), ["m alone"], "free");
     let release: [&[u8]; 6] = [b"release", b"m", b"a", b"1", b"b", b"1"];
     assert_eq!(run(2, &release), ["released", "gone"]);
     assert_eq!(run(2, &[b"beat", b"m", b"b", b"a"]), ["gone", "gone"]);
-    assert_eq!(run(1, &claim), ["m held"], "free again");
+    assert_eq!(run(1, &claim), ["m alone"], "free again");
     assert_eq!(
         run(3, &[b"beat", b"m", b"b", b"c", b"a"]),
         ["gone", "gone", "held"]

@@ -41,16 +41,16 @@ pub(super) const ENGINES: &[Mutant] = &[
     ),
     mutant(
         "redis: a grant without expiry",
-        "engines/redis/alone.lua",
-        "  local deadline = now + lease\n",
-        "  local deadline = now + 999999999999999\n",
+        "engines/redis/beat.lua",
+        "return since, since + lease, begin",
+        "return since, since + 999999999999999, begin",
         "run setnx-expire",
     ),
     mutant(
         "redis: fences from a counter alone",
         "engines/redis/alone.lua",
-        "return ARGV[2] .. string.format(' held %d 0', now + 1)",
-        "return ARGV[2] .. ' held 1 0'",
+        "return ARGV[2] .. ' alone ' .. time[1] .. ' ' .. time[2]",
+        "return ARGV[2] .. ' alone 0 0'",
         "run counter-reset",
     ),
     mutant(
@@ -59,6 +59,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "line.held, line.taken = line.held - 1, line.taken - place.weight",
         "line.held, line.taken = line.held - 1, line.taken - 2 * place.weight",
         REDIS,
+    ),
+    mutant(
+        "redis: a release that expects to be alone compares nothing",
+        "engines/redis/alone.lua",
+        "string.sub(strings[1], 1, #ARGV[3]) == ARGV[3]",
+        "#ARGV[3] > 0",
+        "test rule_redis the_script_and_the_line_agree",
+    ),
+    mutant(
+        "redis: the last who asked gets the first answer",
+        "engines/redis/pipe.rs",
+        "sending.asked.pop_front()",
+        "(if PLANTED { sending.asked.pop_back() } else { sending.asked.pop_front() })",
+        "test engine_redis standalone::exclusion::tasks_of_two_clients_count_exactly",
     ),
     mutant(
         "redis: a crowd's hand-over tells nobody",

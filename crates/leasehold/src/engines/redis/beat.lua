@@ -19,8 +19,21 @@ local function put_away(key, last)
   end
 end
 
+-- When the claim of a string was asked for, when it ends, and where in the string it is.
+local function opened(text)
+  if string.sub(text, 1, 1) == '+' then
+    local deadline, since, begin = struct.unpack('<dd', text, 2)
+    return since, deadline, begin
+  end
+  local seconds, micros, begin = string.match(text, '^(%d+) (%d+) ()')
+  local since = seconds * 1000000 + micros
+  local _, lease = struct.unpack('<sd', text, begin)
+  return since, since + lease, begin
+end
+
 -- By key, because one may be named twice.
 local texts, answers = {}, { ARGV[2] }
+strings = strings or redis.call('MGET', unpack(KEYS))
 for i, text in ipairs(strings) do texts[KEYS[i]] = text end
 
 if what == 'release' or what == 'beat' then
@@ -28,7 +41,8 @@ if what == 'release' or what == 'beat' then
   for i, key in ipairs(KEYS) do
     local text, from = texts[key], 3 + (i - 1) * each
     if text then
-      local deadline, since, id, lease = struct.unpack(ALONE, text)
+      local since, deadline, begin = opened(text)
+      local id, lease = struct.unpack('<sd', text, begin)
       if id == ARGV[from] and deadline > now then
         left = left - 1
         if what == 'release' then
@@ -39,7 +53,7 @@ if what == 'release' or what == 'beat' then
           if now + lease > deadline then
             -- A server without memory lets a script go on that has begun with a write which needs none.
             redis.call('PEXPIREAT', key, at(expiry_of(now + math.max(lease, BLOCK + 1))))
-            texts[key] = struct.pack('<dd', math.min(now + lease, TOP), since) .. string.sub(text, 17)
+            texts[key] = '+' .. struct.pack('<dd', math.min(now + lease, TOP), since) .. string.sub(text, begin)
             redis.call('SET', key, texts[key], 'KEEPTTL')
           end
           answers[i + 1] = { 'held', int(since + 1), '0' }

@@ -28,10 +28,13 @@ local function last_before(blocks)
   return TOP - blocks * BLOCK
 end
 
-if (what == 'claim' or what == 'release') and #KEYS == 1 and not strings[1] then
+-- Who was granted its lock by a crowd finds a crowd: it looks at that first.
+if what ~= 'release' then strings = redis.call('MGET', unpack(KEYS)) end
+
+if (what == 'claim' or what == 'release') and #KEYS == 1 and not (strings and strings[1]) then
   local key, id, asked = KEYS[1], ARGV[3]
   if what == 'claim' then id, asked = struct.unpack('<s', id), id end
-  local numbers, found = unpack(redis.call('HMGET', key, 'n', '=' .. id))
+  local numbers, found = unpack(redis.pcall('HMGET', key, 'n', '=' .. id))
   local capacity, last, taken, held, waiting, arrivals, expiry, earliest
   if numbers then
     capacity, last, taken, held, waiting, arrivals, expiry, earliest = struct.unpack(LINE, numbers)
@@ -43,7 +46,7 @@ if (what == 'claim' or what == 'release') and #KEYS == 1 and not strings[1] then
     local _, lease, weight, of, session, rest = struct.unpack(ASK, asked)
     local deadline = math.min(now + lease, TOP)
     local fits = waiting == 0 and taken + weight <= capacity
-    if not fits and weight > 0 and weight <= capacity and capacity == of and ARGV[5] == '1' and deadline <= expiry
+    if not fits and weight > 0 and weight <= capacity and capacity == of and waits and deadline <= expiry
       and last < expiry and math.max(last, now) <= last_before(waiting + 1) then
       local ahead, place = int(waiting), int(arrivals + 1)
       local before = redis.call('ZRANGE', order, ahead, ahead)[1]

@@ -40,7 +40,9 @@ impl Keys {
             String::with_capacity(self.prefix.len() + "{bb}:".len() + name.as_str().len());
         key.push_str(&self.prefix);
         key.push('{');
-        key.extend(hex::<2>(Bucket::of(name).0.into()).map(char::from));
+        let [high, low] = hex::<2>(Bucket::of(name).0.into());
+        key.push(high.into());
+        key.push(low.into());
         key.push_str("}:");
         key.push_str(name.as_str());
         key

@@ -27,7 +27,8 @@ end
 -- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
 local function unfold(key, asker)
   local text, order, deadlines = texts[key], beside(key)
-  local deadline, since, id, lease, weight, capacity, session, rest = struct.unpack(ALONE, text)
+  local since, deadline, begin = opened(text)
+  local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)
   local last = since + BLOCK
   local expiry = expiry_of(math.max(deadline, last + 1))
   -- Without memory those who are there already are served, and nobody else.
@@ -221,7 +222,7 @@ local function standing(line, place, ahead)
   return { 'waiting', ahead, int(math.max(look_again(line, ahead) - now, 0)) }
 end
 
-local function join(line, place, waits)
+local function join(line, place)
   line.capacity = place.capacity
   local ahead = line.held + line.waiting
   local first = line.waiting == 0
@@ -262,8 +263,8 @@ end
 
 local operations = {}
 
--- claim: as ASK says, how many milliseconds a string of it is kept, 1 if it waits
-function operations.claim(line, text, _, waits)
+-- claim: as ASK says, how many milliseconds a string of it is kept
+function operations.claim(line, text)
   local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text)
   local asked = {
     id = id, session = session, weight = weight, capacity = capacity, lease = lease, since = now, fence = 0,
@@ -275,7 +276,7 @@ function operations.claim(line, text, _, waits)
   local place = find(line, id)
   if place then return again(line, place, asked) end
   if math.max(line.last, now) > last_before(line.waiting + 1) then return { 'fences' } end
-  return join(line, asked, waits == '1')
+  return join(line, asked)
 end
 
 -- beat: id
@@ -325,7 +326,7 @@ function operations.look(line)
   return answer
 end
 
-local arguments = { claim = 3, beat = 1, release = 2, evict = 2, look = 0 }
+local arguments = { claim = 2, beat = 1, release = 2, evict = 2, look = 0 }
 
 -- The same operation on each key, with its own arguments.
 local each = arguments[what]

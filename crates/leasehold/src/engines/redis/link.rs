@@ -106,18 +106,22 @@ impl Link {
 
     /// Sends calls in one go and answers for each. Waits for a connection, but not for ever.
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
-        let conn = self.conn().await?;
+        let conn = match self.conn() {
+            Some(conn) => conn,
+            // In a box, as all that is rare: otherwise every call would be large to move.
+            None => Box::pin(self.wait_for_conn()).await?,
+        };
         let _ = self.shared.calls.fetch_add(1, Ordering::Relaxed);
         let sent = conn.send(calls).await;
         let _ = self.shared.answers.fetch_add(1, Ordering::Relaxed);
         sent
     }
 
-    async fn conn(&self) -> Result<Conn, Trouble> {
-        if let State::Up(conn) = &*self.state.borrow() {
-            return Ok(conn.clone());
+    fn conn(&self) -> Option<Conn> {
+        match &*self.state.borrow() {
+            State::Up(conn) => Some(conn.clone()),
+            State::New | State::Down(_) => None,
         }
-        Box::pin(self.wait_for_conn()).await
     }
 
     async fn wait_for_conn(&self) -> Result<Conn, Trouble> {

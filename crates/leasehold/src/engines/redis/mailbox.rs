@@ -2,8 +2,8 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use super::answer::held;
 use super::keys::{claim_id, session_id};
-use super::script::held;
 use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod answer;
 mod cluster;
 mod config;
 mod error;
@@ -155,7 +156,7 @@ impl Engine for Redis {
         let told = mailbox::eviction(&by.to_string(), why);
         let run = Run::evict(self.servers.config.keys.line(name), fence, &told);
         let answered = self.servers.run(Bucket::of(name), &run).await;
-        let fences = answered.and_then(script::evicted).map_err(at_evict)?;
+        let fences = answered.and_then(answer::evicted).map_err(at_evict)?;
         if !fences.is_empty() {
             tracing::warn!(%name, %by, why, "evicted");
             let traced = self.trace(name, &fences, by, why).await;

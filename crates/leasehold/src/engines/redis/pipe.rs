@@ -127,7 +127,9 @@ impl Pipe {
         let mut sending = self.0.lock();
         sending.writing = None;
         let asked = std::mem::take(&mut sending.asked);
+        let driver = std::mem::replace(&mut sending.driver, Waker::noop().clone());
         drop(sending);
+        drop(driver);
         for asked in asked {
             let _ = asked.tell.send(Err(Trouble::Cut(why.to_owned())));
         }

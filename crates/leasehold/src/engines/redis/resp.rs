@@ -1,7 +1,6 @@
 //! Redis's protocol: commands as they are sent, and what servers say. RESP3, and RESP2, which is a part of it.
 
 use std::fmt;
-use std::io::Write as _;
 
 use super::error::Trouble;
 
@@ -49,6 +48,12 @@ impl Call {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// One more word, a number.
+    pub(super) fn push_number(&mut self, number: u64) {
+        let digits = Digits::of(number);
+        self.push(&digits.0[digits.1..]);
+    }
+
     /// The words of this and those of another.
     pub(super) fn and(&self, more: &Self) -> Self {
         Self {
@@ -66,13 +71,27 @@ impl Call {
 
 fn head(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
-    if length < 10 {
-        out.push(b'0' + length as u8);
-    } else {
-        // A Vec takes everything.
-        let _ = write!(out, "{length}");
-    }
+    Digits::of(length as u64).write_to(out);
     out.extend_from_slice(b"\r\n");
+}
+
+/// A number in decimal. Not by `format!`: there are some in every call.
+struct Digits([u8; 20], usize);
+
+impl Digits {
+    fn of(mut number: u64) -> Self {
+        let mut digits = Self([b'0'; 20], 20);
+        while number > 0 || digits.1 == 20 {
+            digits.1 -= 1;
+            digits.0[digits.1] += (number % 10) as u8;
+            number /= 10;
+        }
+        digits
+    }
+
+    fn write_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0[self.1..]);
+    }
 }
 
 /// Not its words: one of them may be a password.

@@ -1,15 +1,12 @@
-//! The script: how it is called and what its answers mean.
+//! The script: how it is called.
 
-use std::time::Duration;
-
+use super::answer::{SECOND, Since};
 use super::error::Trouble;
 use super::keys::{Keys, hex};
 use super::resp::{Call, Reply};
-use crate::claim::{Claim, Mode};
+use crate::claim::Claim;
 use crate::clock::micros;
-use crate::engine::{Held, Release, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};
-use crate::line::Refusal;
 
 /// The rule of a line, as the server runs it: what is common first.
 const TEXT: &str = concat!(
@@ -52,7 +49,7 @@ impl Run {
             lines: keys.len(),
             words: Call::with_room(length + 256),
         };
-        run.words.push(keys.len().to_string().as_bytes());
+        run.words.push_number(keys.len() as u64);
         keys.iter().for_each(|key| run.words.push(key.as_bytes()));
         run.words.push(what.as_bytes());
         run.words.push(&run.mark);
@@ -60,11 +57,30 @@ impl Run {
     }
 
     pub(super) fn claim(keys: &Keys, claim: &Claim, session: &str, who: &str) -> Self {
-        let lease = micros(claim.lease).min(LONGEST);
-        let mut run = Self::new("claim", &[keys.line(&claim.name)]);
+        let fits = (1..=claim.mode.capacity()).contains(&claim.mode.weight());
+        let what = match (fits, claim.waits) {
+            (true, true) => "claim",
+            (true, false) => "try",
+            (false, _) => "ask",
+        };
+        let lease = lease(claim);
+        let mut run = Self::new(what, &[keys.line(&claim.name)]);
         run.words.push(&asked(claim, lease, session, who));
-        run.words.push(kept(lease).to_string().as_bytes());
-        run.words.push(if claim.waits { b"1" } else { b"0" });
+        run.words.push_number(kept(lease));
+        run
+    }
+
+    /// The release of a claim that was alone when it was granted.
+    pub(super) fn free(keys: &Keys, claim: &Claim, since: Since, used: u32) -> Self {
+        let Since(since) = since;
+        let mut run = Self::new("free", &[keys.line(&claim.name)]);
+        let mut begin = format!("{} {} ", since / SECOND, since % SECOND).into_bytes();
+        begin.extend_from_slice(&id_text(claim));
+        run.words.push(&begin);
+        let spent = since + u64::from(used.clamp(1, FENCE_BLOCK));
+        run.words.push(spent.to_string().as_bytes());
+        run.words
+            .push((since + lease(claim)).to_string().as_bytes());
         run
     }
 
@@ -90,15 +106,14 @@ impl Run {
         let mut run = Self::new("release", &lines);
         for (claim, used) in claims {
             run.words.push(&id_text(claim));
-            run.words.push(used.to_string().as_bytes());
+            run.words.push_number(used.into());
         }
         run
     }
 
     pub(super) fn evict(key: String, fence: Option<Fence>, told: &str) -> Self {
         let mut run = Self::new("evict", &[key]);
-        let fence = fence.map_or(0, Fence::get);
-        run.words.push(fence.to_string().as_bytes());
+        run.words.push_number(fence.map_or(0, Fence::get));
         run.words.push(told.as_bytes());
         run
     }
@@ -109,7 +124,7 @@ impl Run {
 
     /// Whether the answer can be that a claim holds.
     pub(super) fn may_grant(&self) -> bool {
-        matches!(self.what, "claim" | "beat")
+        matches!(self.what, "claim" | "try" | "beat")
     }
 
     pub(super) fn call(&self, begin: &Call) -> Call {
@@ -155,6 +170,10 @@ fn asked(claim: &Claim, lease: u64, session: &str, who: &str) -> Vec<u8> {
     text
 }
 
+fn lease(claim: &Claim) -> u64 {
+    micros(claim.lease).min(LONGEST)
+}
+
 /// How long the key of a claim stays without a word, in milliseconds: until the claim has ended and the clock has passed
 /// its fences, and as long again, so that not every heartbeat has to move it.
 fn kept(lease: u64) -> u64 {
@@ -168,110 +187,12 @@ fn of_another() -> Trouble {
 /// The script counts in doubles; no lease is longer than 50 years.
 const LONGEST: u64 = 50 * 365 * 86_400 * 1_000_000;
 
-/// The words of an answer, however they came.
-fn words(answer: Reply) -> Result<String, Trouble> {
-    match answer {
-        Reply::List(words) => {
-            let words: Result<Vec<_>, _> = words.into_iter().map(Reply::text).collect();
-            Ok(words?.join(" "))
-        }
-        answer => answer.text(),
-    }
-}
-
-/// What the script says of one claim.
-pub(super) fn standing(answer: Reply) -> Result<Result<Standing, Refusal>, Trouble> {
-    let answer = words(answer)?;
-    let mut words = answer.split(' ');
-    let first = words.next();
-    let mut next = || number(words.next(), &answer);
-    Ok(Ok(match first {
-        Some("held") => {
-            let fence = Fence::new(next()?);
-            Standing::Held(held(fence, next()? == 1))
-        }
-        Some("waiting") => {
-            let ahead = u32::try_from(next()?).unwrap_or(u32::MAX);
-            let look_again = Duration::from_micros(next()?);
-            Standing::Waiting { ahead, look_again }
-        }
-        Some("busy") => Standing::Busy,
-        Some("gone") => Standing::Gone,
-        Some("weight") => return Ok(Err(Refusal::Weight)),
-        Some("fences") => return Ok(Err(Refusal::Fences)),
-        Some("capacity") => {
-            let capacity = u32::try_from(next()?).unwrap_or(u32::MAX);
-            return Ok(Err(Refusal::Capacity(capacity)));
-        }
-        _ => return Err(Trouble::strange(answer)),
-    }))
-}
-
-fn number(word: Option<&str>, of: &str) -> Result<u64, Trouble> {
-    let number = word.and_then(|word| word.parse().ok());
-    number.ok_or_else(|| Trouble::strange(of))
-}
-
-pub(super) fn held(fence: Fence, wanted: bool) -> Held {
-    Held {
-        fence,
-        block: FENCE_BLOCK,
-        wanted,
-    }
-}
-
-pub(super) fn released(answer: Reply) -> Result<Release, Trouble> {
-    match words(answer)?.as_str() {
-        "released" => Ok(Release::Released),
-        "gone" => Ok(Release::Gone),
-        other => Err(Trouble::strange(other)),
-    }
-}
-
-/// The fences of those who lost the lock.
-pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
-    answer
-        .list()?
-        .into_iter()
-        .skip(1)
-        .map(Reply::number)
-        .collect()
-}
-
-/// One claim as the script shows it.
-pub(super) struct Shown {
-    pub(super) mode: Mode,
-    pub(super) since: u64,
-    pub(super) until: u64,
-    pub(super) fence: Option<Fence>,
-    pub(super) who: String,
-}
-
-pub(super) fn shown(answer: Reply) -> Result<Vec<Shown>, Trouble> {
-    let mut words = answer.list()?.into_iter();
-    let capacity = words
-        .next()
-        .ok_or(Trouble::Strange("too short".to_owned()))?
-        .number()?;
-    let one = |reply: Reply| {
-        let [weight, since, until, fence, who]: [Reply; 5] =
-            reply.list()?.try_into().map_err(Trouble::strange)?;
-        Ok(Shown {
-            mode: Mode::of(weight.number()?, capacity),
-            since: since.number()?,
-            until: until.number::<f64>()? as u64,
-            fence: Some(fence.number()?)
-                .filter(|fence| *fence > 0)
-                .map(Fence::new),
-            who: who.text()?,
-        })
-    };
-    words.map(one).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::claim::Mode;
     use crate::name::Name;
 
     #[test]

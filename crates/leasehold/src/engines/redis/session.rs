@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::task::JoinSet;
 
+use super::answer::{self, Since};
 use super::error::Trouble;
 use super::keys::{Bucket, session_text};
-use super::resp::Reply;
-use super::script::{self, Run};
+use super::script::Run;
 use super::servers::{Answers, Servers};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
 use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
@@ -27,7 +27,14 @@ pub(super) struct RedisSession {
     text: String,
     who: String,
     /// What may be in a line, to be released when the session closes.
-    mine: Shared<ById<ClaimId, Arc<Claim>>>,
+    mine: Shared<ById<ClaimId, Mine>>,
+}
+
+/// A claim of this session.
+struct Mine {
+    claim: Arc<Claim>,
+    /// Known if it was alone when it was granted.
+    since: Option<Since>,
 }
 
 /// How long closing may take.
@@ -130,13 +137,13 @@ impl RedisSession {
         done
     }
 
-    fn forget(&self, id: ClaimId) {
-        let _ = self.mine.lock().remove(&id);
+    fn claims(&self) -> Vec<Arc<Claim>> {
+        let mine = self.mine.lock();
+        mine.values().map(|mine| mine.claim.clone()).collect()
     }
 
-    async fn claim_once(&self, claim: &Claim) -> std::result::Result<Reply, Trouble> {
-        let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
-        self.servers.run(Bucket::of(&claim.name), &run).await
+    fn forget(&self, id: ClaimId) {
+        let _ = self.mine.lock().remove(&id);
     }
 }
 
@@ -155,12 +162,24 @@ impl Session for RedisSession {
         if !self.servers.mailbox.is_open(self.id) {
             return Err(Error::closed(Step::Claim).on("redis"));
         }
-        let _ = self.mine.lock().insert(claim.id, Arc::new(claim.clone()));
-        let answered = self.claim_once(claim).await.and_then(script::standing);
-        match answered.map_err(|trouble| trouble.at(Step::Claim))? {
+        let mine = Mine {
+            claim: Arc::new(claim.clone()),
+            since: None,
+        };
+        let _ = self.mine.lock().insert(claim.id, mine);
+        let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
+        let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
+        let (answer, since) = answered
+            .and_then(answer::claimed)
+            .map_err(|trouble| trouble.at(Step::Claim))?;
+        match answer {
             Ok(standing) => {
                 if matches!(standing, Standing::Busy | Standing::Gone) {
                     self.forget(claim.id);
+                } else if since.is_some()
+                    && let Some(mine) = self.mine.lock().get_mut(&claim.id)
+                {
+                    mine.since = since;
                 }
                 Ok(standing)
             }
@@ -190,7 +209,7 @@ impl Session for RedisSession {
                 Ok(answers) => {
                     for (at, answer) in places.into_iter().zip(answers) {
                         let standing =
-                            script::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
+                            answer::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
                         standings[at] = standing.unwrap_or(Standing::Gone);
                         if standings[at] == Standing::Gone {
                             self.forget(claims[at].id);
@@ -214,10 +233,15 @@ impl Session for RedisSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let run = Run::release(&self.servers.config.keys, [(claim, used)]);
+        let keys = &self.servers.config.keys;
+        let since = self.mine.lock().get(&claim.id).and_then(|mine| mine.since);
+        let run = match since {
+            Some(since) => Run::free(keys, claim, since, used),
+            None => Run::release(keys, [(claim, used)]),
+        };
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
         let release = answered
-            .and_then(script::released)
+            .and_then(answer::released)
             .map_err(|trouble| trouble.at(Step::Release))?;
         self.forget(claim.id);
         Ok(release)
@@ -225,7 +249,7 @@ impl Session for RedisSession {
 
     async fn close(&self) -> Result<()> {
         self.servers.mailbox.remove(self.id);
-        let mine: Vec<_> = self.mine.lock().values().cloned().collect();
+        let mine = self.claims();
         let keys = &self.servers.config.keys;
         let parts = self.runs(
             &mine,
@@ -268,7 +292,8 @@ fn listening(session: Weak<RedisSession>, inbox: Inbox) -> Inbox {
     reason = "the engine's own event loop: it must not wait for replicas"
 )]
 fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
-    let Some(claim) = session.mine.lock().get(&id).cloned() else {
+    let claim = session.mine.lock().get(&id).map(|mine| mine.claim.clone());
+    let Some(claim) = claim else {
         return;
     };
     drop(tokio::spawn(async move {

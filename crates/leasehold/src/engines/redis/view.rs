@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::answer::{Shown, shown};
 use super::error::Trouble;
 use super::keys::Bucket;
 use super::resp::Reply;
 use super::scan;
-use super::script::{Run, Shown, shown};
+use super::script::Run;
 use super::servers::Servers;
 use super::session::who;
 use crate::engine::{ClaimView, LineView, Query};

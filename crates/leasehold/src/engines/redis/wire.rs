@@ -142,8 +142,8 @@ impl Conn {
     }
 
     /// Sends calls in one go and answers for each.
-    pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
-        self.pipe.send(calls).await
+    pub(super) fn send(&self, calls: &[Call]) -> impl Future<Output = Result<Vec<Reply>, Trouble>> {
+        self.pipe.send(calls)
     }
 
     /// Asks one thing on a connection of its own.

@@ -14,6 +14,14 @@ fn a_command_is_its_words_with_their_lengths() {
     let sent =
         b"before*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$2\r\n\xc3\xa4\r\n$10\r\n\0\0\0\0\0\0\0\0\0\0\r\n";
     assert_eq!(out, sent);
+    for number in [0, 7, 10, 99, 12_345, u64::MAX] {
+        let (mut as_number, mut out) = (Call::default(), Vec::new());
+        as_number.push_number(number);
+        as_number.write_to(&mut out);
+        let text = number.to_string();
+        let sent = format!("*1\r\n${}\r\n{text}\r\n", text.len());
+        assert_eq!(out, sent.as_bytes());
+    }
     assert_eq!(
         format!("{:?}", call.arg("secret")),
         "Call(5 words)",
