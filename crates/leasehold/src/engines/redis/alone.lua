@@ -13,7 +13,6 @@
 -- ARGV[1] says what to do, ARGV[2] comes back first, so that an answer is never taken for that of another call. The
 -- commonest answers are one string of words, the others a list of them for each key.
 
-
 local time = redis.call('TIME')
 local what = ARGV[1]
 
