@@ -43,7 +43,7 @@ mod sentinel {
 
     fn servers() -> &'static Sentinels {
         static SERVERS: OnceLock<Sentinels> = OnceLock::new();
-        SERVERS.get_or_init(Sentinels::start)
+        SERVERS.get_or_init(Sentinels::steady)
     }
 
     leasehold::conformance_tests!(Subject::new(engine(&servers().url())));

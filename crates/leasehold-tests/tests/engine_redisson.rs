@@ -76,7 +76,7 @@ mod sentinel {
 
     fn servers() -> &'static Sentinels {
         static SERVERS: OnceLock<Sentinels> = OnceLock::new();
-        SERVERS.get_or_init(Sentinels::start)
+        SERVERS.get_or_init(Sentinels::steady)
     }
 
     redisson_tests!(Subject::new(engine_at(&format!(

@@ -276,13 +276,13 @@ pub(super) fn crowd(scene: &mut Scene<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// How many requests the server has got, once they have stopped coming.
+/// How many requests the server has got, once no more come than the crowd's pings: one each in some ten seconds.
 fn settled(scene: &Scene<'_>) -> u64 {
     let mut last = 0;
     until("the server is idle", || {
         let received = scene.servers.zookeeper().received();
         rest(Duration::from_millis(100));
-        let idle = received.abs_diff(last) < 5;
+        let idle = received.abs_diff(last) < CROWD as u64 / 50;
         last = received;
         if idle {
             Ok(received)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -205,8 +206,17 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts all six and waits until they know each other.
+    /// Starts all six and waits until they know each other. A master that says nothing for a second is replaced.
     pub fn start() -> Self {
+        Self::with(Duration::from_secs(1))
+    }
+
+    /// For tests that are not about failovers: a master that a busy machine keeps waiting stays the master.
+    pub fn steady() -> Self {
+        Self::with(Duration::from_secs(120))
+    }
+
+    fn with(down_after: Duration) -> Self {
         let master = Redis::start();
         let replica = format!(
             "--save  --replicaof 127.0.0.1 {} --repl-diskless-sync-delay 0",
@@ -214,7 +224,9 @@ impl Sentinels {
         );
         let nodes = vec![Redis::with(&replica), Redis::with(&replica)];
         let nodes: Vec<_> = std::iter::once(master).chain(nodes).collect();
-        let sentinels = (0..3).map(|_| sentinel(nodes[0].port)).collect();
+        let sentinels = (0..3)
+            .map(|_| sentinel(nodes[0].port, down_after))
+            .collect();
         let started = Self { nodes, sentinels };
         until("the replicas have caught up", || {
             let seen = started.nodes[0].cli("INFO replication");
@@ -286,15 +298,16 @@ fn ask(port: u16, command: &str) -> String {
     String::from_utf8_lossy(&output.expect("redis-cli runs").stdout).into_owned()
 }
 
-fn sentinel(master: u16) -> (TempDir, u16, Running) {
+fn sentinel(master: u16, down_after: Duration) -> (TempDir, u16, Running) {
     let (home, port) = (directory(), free_port());
     let config = home.path().join("sentinel.conf");
     // A failover that did not succeed, say for a replica that was not heard of lately, is tried again after twice its
     // time.
     let text = format!(
         "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 2000\n",
-        home.path().display()
+         sentinel down-after-milliseconds main {}\nsentinel failover-timeout main 2000\n",
+        home.path().display(),
+        down_after.as_millis()
     );
     std::fs::write(&config, text).expect("writable");
     let args = [config.display().to_string()];
