@@ -59,6 +59,26 @@ async fn a_restart_without_memory_is_told_and_fences_grow() {
     assert!(again.fence() > fence, "{} after {fence}", again.fence());
 }
 
+/// Whoever releases tells what it expects to find; what it finds is another's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_after_the_keys_were_deleted_by_hand_leaves_the_next_holder() {
+    let server = Redis::start();
+    let lease = Duration::from_secs(30);
+    let (a, b) = (
+        client_for(&server.url(), lease).await,
+        client_for(&server.url(), lease).await,
+    );
+    let name = fresh_name();
+    let old = a.mutex(&name).lock().await.expect("free");
+    assert_eq!(server.cli("FLUSHALL").trim(), "OK");
+    let new = b.mutex(&name).lock().await.expect("free again");
+    assert!(new.fence() > old.fence());
+    assert_eq!(old.release().await.expect("an answer"), Released::WasLost);
+    let third = a.mutex(&name).try_lock().await.expect("an answer");
+    assert!(third.is_none(), "the next holder's lock was released");
+    assert_eq!(new.release().await.expect("an answer"), Released::Released);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_durable_server_keeps_holders_over_a_restart() {
     let mut server = Redis::durable();

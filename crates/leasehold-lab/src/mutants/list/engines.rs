@@ -65,7 +65,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/redis/alone.lua",
         "string.sub(strings[1], 1, #ARGV[3]) == ARGV[3]",
         "#ARGV[3] > 0",
-        "test rule_redis the_script_and_the_line_agree",
+        "test hazard_redis a_release_after_the_keys_were_deleted_by_hand_leaves_the_next_holder",
     ),
     mutant(
         "redis: the last who asked gets the first answer",
