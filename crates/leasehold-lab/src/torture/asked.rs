@@ -1,8 +1,8 @@
 //! What is asked of an engine in a run: what it promises under the faults that are made.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use leasehold::engine::{Guarantees, Micros, Verdict};
+use leasehold::engine::{FENCE_BLOCK, Guarantees, Micros, Verdict};
 
 use super::Plan;
 use super::deployment::kept_by;
@@ -48,31 +48,42 @@ impl Asked {
     }
 
     /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all the
-    /// same. Who re-enters what it still has after the fault gets nothing new.
+    /// same. Who re-enters after the fault, or gets a turn at a grant of its process, gets nothing new.
     pub(super) fn excuse(&self, history: &mut History, records: &[Record]) {
         let words = |kind: &FaultKind| [kind.word().to_owned(), unasked(*kind)];
         let words = self.lossy.iter().flat_map(words);
+        let processes: Vec<_> = history.whos.iter().map(|who| process(who)).collect();
         for (on, off) in words.flat_map(|word| times(records, &word)) {
-            let mut ended = HashSet::new();
+            let mut ended = HashMap::<_, Vec<u64>>::new();
             for hold in &mut history.holds {
                 let held = hold.answer == Answer::Granted && hold.got <= off && hold.end > on;
                 match held {
                     true if hold.got > on => hold.answer = Answer::Unknown,
                     true => {
                         hold.end = on;
-                        let _ = ended.insert((hold.name, hold.owner, hold.fence));
+                        let by = (hold.name, processes[hold.who as usize]);
+                        ended.entry(by).or_default().push(hold.fence);
                     }
                     false => {}
                 }
             }
-            for hold in &mut history.holds {
-                let again = ended.contains(&(hold.name, hold.owner, hold.fence));
-                if hold.owner != 0 && again && hold.got > on {
+            for hold in history.holds.iter_mut().filter(|hold| hold.got > on) {
+                let by = (hold.name, processes[hold.who as usize]);
+                let same_grant = |fence: &u64| {
+                    let after = hold.fence.checked_sub(*fence);
+                    after.is_some_and(|after| after < u64::from(FENCE_BLOCK))
+                };
+                if ended.get(&by).is_some_and(|of| of.iter().any(same_grant)) {
                     hold.answer = Answer::Unknown;
                 }
             }
         }
     }
+}
+
+/// Tasks are named after their process.
+fn process(who: &str) -> &str {
+    who.split('/').next().unwrap_or(who)
 }
 
 fn in_words(lossy: &[FaultKind], bounds: &Bounds, guarantees: &Guarantees) -> Vec<String> {
@@ -175,71 +186,84 @@ mod tests {
         }
     }
 
-    /// Two hold at a time; a fault comes while the first holds.
-    fn two(fault: &str, second_fence: u64) -> Vec<Record> {
-        let record = |t, who: &str, what| Record {
+    fn record(t: Micros, who: &str, what: What) -> Record {
+        let who = who.to_owned();
+        Record {
             t,
-            who: who.to_owned(),
+            who,
             op: 1,
             what,
+        }
+    }
+
+    /// Asks at the first of these times, holds from the second to the third.
+    fn hold(who: &str, [asks, gets, ends]: [Micros; 3], fence: u64, owner: u64) -> [Record; 3] {
+        let call = Call {
+            name: "x".into(),
+            weight: 1,
+            capacity: 1,
+            waits: true,
+            several: false,
+            lease: 1_000,
+            owner,
         };
-        let call = || {
-            What::Call(Call {
-                name: "x".into(),
-                weight: 1,
-                capacity: 1,
-                waits: true,
-                several: false,
-                lease: 1_000,
-                owner: 0,
-            })
-        };
-        let granted = |fence| What::Granted { fence, until: 999 };
-        let mark = |on| What::Fault {
-            fault: fault.into(),
-            on,
-        };
-        vec![
-            record(10, "a", call()),
-            record(20, "a", granted(5)),
-            record(30, "lab", mark(true)),
-            record(40, "lab", mark(false)),
-            record(50, "b", call()),
-            record(60, "b", granted(second_fence)),
-            record(70, "b", What::Release),
-            record(90, "a", What::Lost),
+        [
+            record(asks, who, What::Call(call)),
+            record(gets, who, What::Granted { fence, until: 999 }),
+            record(ends, who, What::Release),
         ]
     }
 
-    fn verdict(fault: &str, second_fence: u64) -> Vec<Promise> {
+    /// What these break if a fault comes from 30 to 40.
+    fn broken(fault: &str, holds: &[[Record; 3]]) -> Vec<Promise> {
+        let fault = |on| What::Fault {
+            fault: fault.into(),
+            on,
+        };
+        let mut records = holds.concat();
+        records.extend([
+            record(30, "lab", fault(true)),
+            record(40, "lab", fault(false)),
+        ]);
         let asked = asked("redis", "redis://h");
-        let records = two(fault, second_fence);
         let mut history = assemble(records.clone()).unwrap();
         asked.excuse(&mut history, &records);
         judge(&history, &asked.bounds, &Demands::default()).promises()
     }
 
     #[test]
-    fn who_re_enters_after_the_fault_holds_what_it_held() {
-        let mut records = two("server-kill", 5);
-        records.retain(|record| record.what != What::Lost);
-        for record in &mut records {
-            if let What::Call(call) = &mut record.what {
-                call.owner = 7;
-            }
-        }
-        let asked = asked("redis", "redis://h");
-        let mut history = assemble(records.clone()).unwrap();
-        asked.excuse(&mut history, &records);
-        let verdict = judge(&history, &asked.bounds, &Demands::default());
-        assert_eq!(verdict.promises(), []);
+    fn a_lost_lock_is_excused_and_its_fence_is_not() {
+        let two = |fault, fence| {
+            let first = hold("a/0", [10, 20, 90], 5, 0);
+            broken(fault, &[first, hold("b/0", [50, 60, 70], fence, 0)])
+        };
+        assert_eq!(two("server-kill", 6), []);
+        assert_eq!(two("server-kill unasked", 6), []);
+        assert!(two("server-kill", 4).contains(&Promise::FenceOrder));
+        assert_eq!(two("server-pause", 6), [Promise::Exclusion]);
     }
 
     #[test]
-    fn a_lost_lock_is_excused_and_its_fence_is_not() {
-        assert_eq!(verdict("server-kill", 6), []);
-        assert_eq!(verdict("server-kill unasked", 6), []);
-        assert!(verdict("server-kill", 4).contains(&Promise::FenceOrder));
-        assert_eq!(verdict("server-pause", 6), [Promise::Exclusion]);
+    fn who_re_enters_after_the_fault_holds_what_it_held() {
+        let first = hold("a/0", [10, 20, 90], 5, 7);
+        let again = hold("a/1", [50, 60, 70], 5, 7);
+        assert_eq!(broken("server-kill", &[first, again]), []);
+    }
+
+    #[test]
+    fn a_turn_after_the_fault_at_a_grant_from_before_is_nothing_new() {
+        let late = |who, fence| {
+            let before = hold("a/0", [10, 20, 55], 5, 0);
+            let from_the_empty_server = hold("b/0", [11, 60, 80], 1_000, 0);
+            let holds = [
+                before,
+                from_the_empty_server,
+                hold(who, [12, 65, 70], fence, 0),
+            ];
+            broken("server-kill", &holds)
+        };
+        assert_eq!(late("a/1", 6), []);
+        assert!(late("a/1", 5 + 256).contains(&Promise::Exclusion));
+        assert!(late("c/0", 6).contains(&Promise::Exclusion));
     }
 }
