@@ -83,7 +83,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// The two writes of a cycle and nothing else: what no lock on this server can be faster than.
+/// The two writes of a cycle and nothing else, by a client crate.
 fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Process]) -> Outcome<()> {
     let runtime = one_thread()?;
     let client = runtime.block_on(zookeeper_client::Client::connect(&server.address()))?;

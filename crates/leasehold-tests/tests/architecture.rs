@@ -107,10 +107,9 @@ fn one_module_reads_clocks() {
 }
 
 #[test]
-fn what_is_not_safe_is_in_three_small_modules() {
+fn what_is_not_safe_is_in_two_small_modules() {
     let except = [
         "engines/file/page.rs",
-        "engines/zookeeper/at_once.rs",
         "leasehold-cli/src/sys.rs",
     ];
     for word in [concat!("unsafe", " {"), concat!("unsafe", "_code")] {

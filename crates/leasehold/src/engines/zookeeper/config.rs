@@ -69,19 +69,18 @@ impl Config {
         })
     }
 
-    /// The hosts as the client crate takes them.
-    pub(super) fn hosts(&self) -> String {
+    /// The hosts as they were written.
+    fn hosts(&self) -> String {
         self.hosts.join(",")
     }
 
-    /// The ports that connections lead to.
-    pub(super) fn ports(&self) -> Vec<u16> {
-        let port = |host: &String| {
-            host.rsplit_once(':')
-                .and_then(|(_, port)| port.parse().ok())
+    /// The hosts, each with its port.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        let address = |host: &String| match host.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => host.clone(),
+            _ => format!("{host}:{PORT}"),
         };
-        let ports = self.hosts.iter().map(|host| port(host).unwrap_or(PORT));
-        ports.collect()
+        self.hosts.iter().map(address).collect()
     }
 
     /// The node below which the names are; empty for the root.
@@ -132,6 +131,15 @@ mod tests {
         assert_eq!(config.auth(), Some(("digest", "me:hunter2")));
         assert_eq!(config.access(), Access::Creator);
         assert_eq!(format!("{config:?}"), "zookeeper://h1:1,h2:2/locks");
+    }
+
+    #[test]
+    fn a_host_has_a_port() {
+        let config = config("zookeeper://h1:1,h2,[::1],[::1]:7").unwrap();
+        assert_eq!(
+            config.addresses(),
+            ["h1:1", "h2:2181", "[::1]:2181", "[::1]:7"]
+        );
     }
 
     #[test]

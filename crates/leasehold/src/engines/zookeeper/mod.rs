@@ -1,6 +1,5 @@
 #![doc = include_str!("docs.md")]
 
-mod at_once;
 mod config;
 mod ground;
 mod layout;
