@@ -94,6 +94,15 @@ mod own {
         drop(held);
     }
 
+    /// A login that the server does not know is refused when connecting, and not shown.
+    #[tokio::test]
+    async fn a_login_that_is_not_known_is_denied() {
+        let url = format!("zookeeper://{}/?auth=nonsense:hunter2", one().address());
+        let denied = leasehold::connect(&url).await.expect_err("no such scheme");
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+        assert!(!format!("{denied:?} {denied}").contains("hunter2"));
+    }
+
     /// Whoever cannot be reached is said to be so, and soon.
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {

@@ -19,6 +19,9 @@ pub(super) struct Connection {
     heard: Vec<u8>,
 }
 
+/// Room for what is read at once.
+const ROOM: usize = 16 * 1024;
+
 impl Connection {
     pub(super) async fn to(host: &str) -> Answer<Self> {
         let stream = TcpStream::connect(host).await.map_err(unreached)?;
@@ -28,7 +31,7 @@ impl Connection {
         Ok(Self {
             reading,
             writing: Arc::new(writing),
-            heard: Vec::new(),
+            heard: Vec::with_capacity(ROOM),
         })
     }
 

@@ -147,10 +147,15 @@ impl Life {
         let mut answer = In(answer);
         let (_protocol, given, id) = (answer.int()?, answer.int()?, answer.long()?);
         let password = answer.bytes()?;
-        match u64::try_from(given) {
-            Err(_) | Ok(0) => return Err(dead("the server has ended the session")),
-            Ok(given) => self.timeout = Duration::from_millis(given),
+        let given = Duration::from_millis(u64::try_from(given).unwrap_or(0));
+        if given.is_zero() {
+            return Err(dead("the server has ended the session"));
         }
+        // What was granted under the longer time would be lost before it is known.
+        if self.id != 0 && given < self.timeout {
+            return Err(dead("another server gives the session less time"));
+        }
+        self.timeout = given;
         self.id = id;
         self.password = password.to_vec();
         Ok(())
