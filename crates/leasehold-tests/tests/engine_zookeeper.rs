@@ -103,6 +103,26 @@ mod own {
         assert!(!format!("{denied:?} {denied}").contains("hunter2"));
     }
 
+    /// Whoever asks after the runtime of its session has ended is told, and does not wait for ever.
+    #[test]
+    fn a_runtime_that_has_ended_is_told() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all().build().expect("a runtime")
+        };
+        let first = runtime();
+        let client = first.block_on(leasehold::connect(&one().url()));
+        let client = client.expect("connected");
+        drop(first);
+        let asked = async {
+            let mutex = client.mutex("ended");
+            tokio::time::timeout(Duration::from_secs(20), mutex.lock()).await
+        };
+        let answer = runtime().block_on(asked).expect("an answer");
+        let error = answer.expect_err("nobody serves the session");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+
     /// Whoever cannot be reached is said to be so, and soon.
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {

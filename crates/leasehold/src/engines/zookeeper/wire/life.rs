@@ -222,6 +222,14 @@ impl Life {
     }
 }
 
+/// Whoever asks a session that nobody serves is told so.
+impl Drop for Life {
+    fn drop(&mut self) {
+        let ended = dead("the runtime that kept the session has ended");
+        self.pipe.over(&ended);
+    }
+}
+
 fn dead(why: &str) -> Trouble {
     Trouble::Dead(why.to_owned())
 }

@@ -201,9 +201,12 @@ impl Pipe {
         }
     }
 
-    /// The session has ended.
+    /// The session has ended. The first reason is the one.
     pub(super) fn over(&self, why: &Trouble) {
         let mut state = self.state.lock();
+        if state.over.is_some() {
+            return;
+        }
         state.writing = None;
         state.over = Some(why.clone());
         let asked = std::mem::take(&mut state.asked);
