@@ -55,8 +55,7 @@ impl Link {
             );
             return Err(Error::new(ErrorKind::Invalid, Step::Open, what).on("zookeeper"));
         }
-        let over = CancellationToken::new();
-        let lines = wire.lines();
+        let (over, lines) = (wire.over(), wire.lines());
         drop(tokio::spawn(follow(lines, over.clone(), inbox)));
         Ok(Arc::new(Self {
             wire,
@@ -139,10 +138,8 @@ async fn follow(mut lines: Lines, over: CancellationToken, inbox: Option<Inbox>)
             line = lines.next() => line,
             () = over.cancelled() => return,
         };
-        match (line, &inbox) {
-            (Line::Over, _) => return over.cancel(),
-            (Line::Down, Some(inbox)) => inbox.deliver(Event::Unsure),
-            _ => {}
+        if let (Line::Down, Some(inbox)) = (line, &inbox) {
+            inbox.deliver(Event::Unsure);
         }
     }
 }

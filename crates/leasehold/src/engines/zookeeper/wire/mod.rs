@@ -102,6 +102,11 @@ impl Wire {
         self.id
     }
 
+    /// Cancelled once the session has ended.
+    pub(in crate::engines::zookeeper) fn over(&self) -> CancellationToken {
+        self.pipe.ended.clone()
+    }
+
     /// Follows the connection.
     pub(in crate::engines::zookeeper) fn lines(&self) -> Lines {
         Lines(self.pipe.line.subscribe())

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::jute::{In, Op, Out, refusal, senseless};
 use super::terms::{Answer, Line, Seen, Trouble, Watch};
@@ -28,6 +29,8 @@ pub(super) struct Pipe {
     /// There is something to write.
     pub(super) wake: Notify,
     pub(super) line: watch::Sender<Line>,
+    /// Cancelled once the session has ended, before anybody is told so.
+    pub(super) ended: CancellationToken,
 }
 
 #[derive(Default)]
@@ -78,6 +81,7 @@ impl Pipe {
             state: Shared::default(),
             wake: Notify::new(),
             line: watch::Sender::new(Line::Down),
+            ended: CancellationToken::new(),
         })
     }
 
@@ -213,6 +217,7 @@ impl Pipe {
         let waiting = std::mem::take(&mut state.waiting);
         let watches = std::mem::take(&mut state.watches);
         drop(state);
+        self.ended.cancel();
         let _ = self.line.send_replace(Line::Over);
         for asked in asked
             .into_iter()
