@@ -30,6 +30,9 @@ pub(super) struct Life {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long a server may take to serve the session: one that has no leader may never say so.
+const LONGEST_GREETING: Duration = Duration::from_secs(3);
+
 /// How long the server may take to end a session that nobody needs any more.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -114,7 +117,7 @@ impl Life {
     async fn connect(&mut self) -> Answer<Connection> {
         let host = self.hosts[self.next % self.hosts.len()].clone();
         self.next += 1;
-        let patience = self.timeout / 3;
+        let patience = (self.timeout / 3).min(LONGEST_GREETING);
         match timeout(patience, self.connect_to(&host)).await {
             Ok(Err(Trouble::Unknown(why))) => Err(Trouble::Unknown(format!("{host}: {why}"))),
             Ok(connected) => connected,
