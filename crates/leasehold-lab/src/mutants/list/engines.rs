@@ -82,6 +82,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test engine_redis standalone::ends::release_hands_over_at_once",
     ),
     mutant(
+        "redis: of two the one who waits is not told",
+        "engines/redis/pair.lua",
+        "      publish(channel, 'G ' .. following",
+        "      local _ = (channel .. 'G ' .. following",
+        "test hazard_redis the_only_one_who_waits_is_next_at_once",
+    ),
+    mutant(
+        "redis: of two the one who waits ends the other's turn",
+        "engines/redis/pair.lua",
+        "if id == ARGV[3] and now < deadline",
+        "if id and now < deadline",
+        "test rule_redis the_script_and_the_line_agree",
+    ),
+    mutant(
         "redis: who joins a crowd goes before it",
         "engines/redis/crowd.lua",
         "redis.call('ZADD', order, place, id)",

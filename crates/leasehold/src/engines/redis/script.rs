@@ -12,6 +12,8 @@ use crate::fence::{FENCE_BLOCK, Fence};
 const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
+    include_str!("pair.lua"),
+    "\n",
     include_str!("crowd.lua"),
     "\n",
     include_str!("beat.lua"),
@@ -81,6 +83,14 @@ impl Run {
         run.words.push(spent.to_string().as_bytes());
         run.words
             .push((since + lease(claim)).to_string().as_bytes());
+        run
+    }
+
+    /// The release of a claim that waited for one only.
+    pub(super) fn leave(keys: &Keys, claim: &Claim, used: u32) -> Self {
+        let mut run = Self::new("leave", &[keys.line(&claim.name)]);
+        run.words.push(&id_text(claim));
+        run.words.push_number(used.into());
         run
     }
 
