@@ -65,7 +65,7 @@ fn harness() -> String {
            elseif step[1] == 'release' and alone[id] and i % 3 > 0 then
              local seconds, micros, lease = unpack(alone[id])
              local since, used = seconds * 1000000 + micros, math.min(math.max(step[4], 1), 256)
-             step = { 'free', step[2], seconds .. ' ' .. micros .. ' ' .. id, int(since + used), int(since + lease) }
+             step = { 'free', step[2], seconds .. ' ' .. micros .. ' ' .. id, struct.pack('<dd', since + used, since + lease) }
            elseif step[1] == 'release' and i % 2 > 0 then
              step[1] = 'leave'
            end
