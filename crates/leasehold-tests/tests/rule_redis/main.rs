@@ -18,6 +18,8 @@ use crate::sequence::sequence;
 const SCRIPT: &str = concat!(
     include_str!("../../../leasehold/src/engines/redis/alone.lua"),
     "\n",
+    include_str!("../../../leasehold/src/engines/redis/pair.lua"),
+    "\n",
     include_str!("../../../leasehold/src/engines/redis/crowd.lua"),
     "\n",
     include_str!("../../../leasehold/src/engines/redis/beat.lua"),
@@ -63,7 +65,9 @@ fn harness() -> String {
            elseif step[1] == 'release' and alone[id] and i % 3 > 0 then
              local seconds, micros, lease = unpack(alone[id])
              local since, used = seconds * 1000000 + micros, math.min(math.max(step[4], 1), 256)
-             step = { 'free', step[2], seconds .. ' ' .. micros .. ' ' .. id, int(since + used), int(since + lease) }
+             step = { 'free', step[2], seconds .. ' ' .. micros .. ' ' .. id, struct.pack('<dd', since + used, since + lease) }
+           elseif step[1] == 'release' and i % 2 > 0 then
+             step[1] = 'leave'
            end
            local answer = rule(KEYS, step, time, published)
            if type(answer) == 'string' then
@@ -82,6 +86,9 @@ fn harness() -> String {
          end
          local left = {}
          local last = redis.call('ZREVRANGE', 't:{00}dx', 0, 0, 'WITHSCORES')[2]
+         local text = redis.call('MGET', 't:{00}:x')[1] or ''
+         if string.find(text, '^[+*]') then last = struct.unpack('<d', text, 2) end
+         if string.find(text, '^[*]') then last = math.max(struct.unpack('<d', text, 26), last) end
          for _, kind in ipairs({ ':', 'w', 'd' }) do
            local key = 't:{00}' .. kind .. 'x'
            if redis.call('EXISTS', key) == 1 then

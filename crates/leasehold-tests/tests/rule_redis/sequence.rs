@@ -203,8 +203,8 @@ impl Sequence {
         let expected = match (self.line.is_idle(), self.line.last_fence()) {
             (true, 0) => "",
             (true, _) => ":",
-            // One string, while nobody else has asked.
-            (false, _) if fields == 0 && self.line.places().len() == 1 => ":",
+            // One string, while no more than one waits for another.
+            (false, _) if fields == 0 && self.line.places().len() <= 2 => ":",
             (false, _) => ":wd",
         };
         assert_eq!(kinds, expected, "{context}");

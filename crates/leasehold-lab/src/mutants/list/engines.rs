@@ -41,9 +41,9 @@ pub(super) const ENGINES: &[Mutant] = &[
     ),
     mutant(
         "redis: a grant without expiry",
-        "engines/redis/beat.lua",
-        "return since, since + lease, begin",
-        "return since, since + 999999999999999, begin",
+        "engines/redis/pair.lua",
+        "return since, since + lease, since + 1, begin",
+        "return since, since + 999999999999999, since + 1, begin",
         "run setnx-expire",
     ),
     mutant(
@@ -80,6 +80,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "      publish(channel_of(key, session), 'G ' .. following",
         "      local _ = (channel_of(key, session) .. 'G ' .. following",
         "test engine_redis standalone::ends::release_hands_over_at_once",
+    ),
+    mutant(
+        "redis: of two the one who waits is not told",
+        "engines/redis/pair.lua",
+        "      publish(channel, 'G ' .. following",
+        "      local _ = (channel .. 'G ' .. following",
+        "test hazard_redis the_only_one_who_waits_is_next_at_once_on_a_full_server_too",
+    ),
+    mutant(
+        "redis: of two the one who waits ends the other's turn",
+        "engines/redis/pair.lua",
+        "if id == ARGV[3] and now < deadline",
+        "if id and now < deadline",
+        "test engine_redis standalone::cancel::lock_within_races_the_grant",
     ),
     mutant(
         "redis: who joins a crowd goes before it",

@@ -2,8 +2,10 @@
 --
 -- KEYS[i] is the line of a name: PREFIX{BUCKET}:NAME. While nobody has asked but the one who holds it, that is a
 --   string  the seconds and microseconds when it asked, and the claim as it was asked for. Its fence is that time and
---           one. A heartbeat makes of it a plus sign, when the claim ends and when it asked, packed, and the claim.
--- and as soon as somebody else asks, in the same slot:
+--           one. A heartbeat makes of it a plus sign, what HELD says, and the claim.
+-- While one more waits it is a
+--   string  a star, what PAIR says, the claim of the holder and that of the one who waits
+-- and as soon as more happens than that the one hands over to the other, in the same slot:
 --   PREFIX{BUCKET}:NAME  hash   n  the numbers of the line, as LINE says
 --                               =ID  a claim, as CLAIM says, and who asks
 --   PREFIX{BUCKET}wNAME  zset   claims in order of arrival: holders first, then those who wait
@@ -42,20 +44,18 @@ local now = time[1] * 1000000 + time[2]
 -- The strings of those who are alone, once they are read; of a hash there is none.
 local strings
 
--- free: the string up to the claim's id, the last fence that is spent, when the claim ends. It is the release of one who
--- was alone when the lock was granted, and still may be.
+-- free: the string up to the claim's id; the last fence that is spent and when the claim ends, packed. It is the release of
+-- one who was alone when the lock was granted, and still may be.
 if what == 'free' then
   strings = redis.call('MGET', KEYS[1])
-  if strings[1] and now > ARGV[4] + 0 and now < ARGV[5] + 0 and string.sub(strings[1], 1, #ARGV[3]) == ARGV[3] then
+  local last, ends = struct.unpack('<dd', ARGV[4])
+  if strings[1] and now > last and now < ends and string.sub(strings[1], 1, #ARGV[3]) == ARGV[3] then
     redis.call('DEL', KEYS[1])
     return ARGV[2] .. ' released'
   end
   local seconds, micros, id = string.match(ARGV[3], '^(%d+) (%d+) (.*)$')
-  what, ARGV[3], ARGV[4] = 'release', id, ARGV[4] - (seconds * 1000000 + micros)
+  what, ARGV[3], ARGV[4] = 'release', id, last - (seconds * 1000000 + micros)
 end
-
-local waits = what ~= 'try'
-if what == 'try' or what == 'ask' then what = 'claim' end
 
 -- What is given back of a block of fences can be given out again while it is the last.
 local function spent(fence, used)

@@ -1,35 +1,12 @@
 -- What a crowd does all the time: one more joins behind the others, and the only holder hands over to the next. They are
 -- `join` and `release` of line.lua with nothing made on the way; what is not that plain is left to those.
 
-local function int(number)
-  return string.format('%d', number)
-end
-
 -- The keys beside a line's own.
 local function beside(key)
   local close = string.find(key, '}', 1, true)
   local tag, name = string.sub(key, 1, close), string.sub(key, close + 2)
   return tag .. 'w' .. name, tag .. 'd' .. name
 end
-
--- How a session listens is the first letter of its name: s for sharded channels, p for plain ones.
-local function channel_of(key, session)
-  local stem = string.sub(key, 1, string.find(key, '{', 1, true) - 1)
-  if string.sub(session, 1, 1) == 's' then stem = string.sub(key, 1, string.find(key, '}', 1, true)) end
-  return stem .. '!' .. string.match(session, '^[^.]*')
-end
-
--- A message that cannot be sent is repaired by the next heartbeat; the change itself is made.
-local function publish(channel, message)
-  redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
-end
-
-local function last_before(blocks)
-  return TOP - blocks * BLOCK
-end
-
--- Who was granted its lock by a crowd finds a crowd: it looks at that first.
-if what ~= 'release' then strings = redis.call('MGET', unpack(KEYS)) end
 
 if (what == 'claim' or what == 'release') and #KEYS == 1 and not (strings and strings[1]) then
   local key, id, asked = KEYS[1], ARGV[3]

@@ -1,4 +1,4 @@
--- What is left once `alone.lua`, `crowd.lua` and `beat.lua` have had their turn.
+-- What is left once `alone.lua`, `pair.lua`, `crowd.lua` and `beat.lua` have had their turn.
 
 local posts, channels = {}, {}
 
@@ -24,20 +24,29 @@ local function packed(place)
   return struct.pack(CLAIM, place.weight, place.lease, place.since, place.arrival, place.fence, place.session) .. place.who
 end
 
--- From one string to all the keys. Who was alone came first, and its first fence was the time of its claim.
+-- From one string to all the keys.
 local function unfold(key, asker)
   local text, order, deadlines = texts[key], beside(key)
-  local since, deadline, begin = opened(text)
+  local since, deadline, fence, begin, ends, asked, second = opened(text)
   local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)
-  local last = since + BLOCK
-  local expiry = expiry_of(math.max(deadline, last + 1))
+  local last, earliest = fence + BLOCK - 1, math.min(deadline, ends or deadline)
+  local expiry = expiry_of(math.max(deadline, ends or 0, last + 1))
+  local following = second and struct.unpack('<s', text, second)
   -- Without memory those who are there already are served, and nobody else.
-  if what ~= 'claim' or id == asker then redis.call('PEXPIREAT', key, at(expiry)) end
+  if what ~= 'claim' or id == asker or following == asker then redis.call('PEXPIREAT', key, at(expiry)) end
   redis.call('ZADD', order, '1', id)
   redis.call('ZADD', deadlines, int(deadline), id)
   redis.call('DEL', key)
-  redis.call('HSET', key, 'n', struct.pack(LINE, capacity, last, weight, 1, 0, 1, expiry, deadline),
-    '=' .. id, struct.pack(CLAIM, weight, lease, since, 1, since + 1, session) .. string.sub(text, rest))
+  redis.call('HSET', key,
+    'n', struct.pack(LINE, capacity, last, weight, 1, second and 1 or 0, second and 2 or 1, expiry, earliest),
+    '=' .. id, struct.pack(CLAIM, weight, lease, since, 1, fence, session) .. string.sub(text, rest, (second or 0) - 1))
+  if second then
+    local _, lease, weight, _, session, rest = struct.unpack(ASK, text, second)
+    redis.call('ZADD', order, '2', following)
+    redis.call('ZADD', deadlines, int(ends), following)
+    redis.call('HSET', key,
+      '=' .. following, struct.pack(CLAIM, weight, lease, asked, 2, 0, session) .. string.sub(text, rest))
+  end
   for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(expiry)) end
   texts[key] = false
 end

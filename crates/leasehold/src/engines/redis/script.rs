@@ -12,6 +12,8 @@ use crate::fence::{FENCE_BLOCK, Fence};
 const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
+    include_str!("pair.lua"),
+    "\n",
     include_str!("crowd.lua"),
     "\n",
     include_str!("beat.lua"),
@@ -78,9 +80,16 @@ impl Run {
         begin.extend_from_slice(&id_text(claim));
         run.words.push(&begin);
         let spent = since + u64::from(used.clamp(1, FENCE_BLOCK));
-        run.words.push(spent.to_string().as_bytes());
-        run.words
-            .push((since + lease(claim)).to_string().as_bytes());
+        let numbers = [spent, since + lease(claim)].map(|micros| (micros as f64).to_le_bytes());
+        run.words.push(numbers.as_flattened());
+        run
+    }
+
+    /// The release of a claim that waited for one only.
+    pub(super) fn leave(keys: &Keys, claim: &Claim, used: u32) -> Self {
+        let mut run = Self::new("leave", &[keys.line(&claim.name)]);
+        run.words.push(&id_text(claim));
+        run.words.push_number(used.into());
         run
     }
 
@@ -131,15 +140,24 @@ impl Run {
         begin.and(&self.words)
     }
 
-    /// The answers, one for each line. A single short one comes as a string of words.
-    pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Reply>, Trouble> {
+    /// The answer for the only line. A short one comes as a string of words.
+    pub(super) fn answer(&self, reply: Reply) -> Result<Reply, Trouble> {
         if let Reply::Text(mut words) = reply {
             let ours = words.starts_with(&self.mark) && words.get(8) == Some(&b' ');
             if !ours || self.lines != 1 {
                 return Err(of_another());
             }
             drop(words.drain(..9));
-            return Ok(vec![Reply::Text(words)]);
+            return Ok(Reply::Text(words));
+        }
+        let mut answers = self.answers(reply)?;
+        answers.pop().ok_or_else(of_another)
+    }
+
+    /// The answers, one for each line.
+    pub(super) fn answers(&self, reply: Reply) -> Result<Vec<Reply>, Trouble> {
+        if let Reply::Text(_) = reply {
+            return Ok(vec![self.answer(reply)?]);
         }
         let mut replies = reply.list()?;
         let ours = replies.first().is_some_and(|mark| mark.is(&self.mark));

@@ -33,8 +33,15 @@ pub(super) struct RedisSession {
 /// A claim of this session.
 struct Mine {
     claim: Arc<Claim>,
-    /// Known if it was alone when it was granted.
-    since: Option<Since>,
+    found: Found,
+}
+
+/// Who was there when a claim came: what its release will find, most likely.
+#[derive(Clone, Copy)]
+enum Found {
+    Nobody(Since),
+    One,
+    Unknown,
 }
 
 /// How long closing may take.
@@ -164,7 +171,7 @@ impl Session for RedisSession {
         }
         let mine = Mine {
             claim: Arc::new(claim.clone()),
-            since: None,
+            found: Found::Unknown,
         };
         let _ = self.mine.lock().insert(claim.id, mine);
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
@@ -174,12 +181,15 @@ impl Session for RedisSession {
             .map_err(|trouble| trouble.at(Step::Claim))?;
         match answer {
             Ok(standing) => {
+                let found = match (since, standing) {
+                    (Some(since), _) => Found::Nobody(since),
+                    (None, Standing::Waiting { ahead: 1, .. }) => Found::One,
+                    _ => Found::Unknown,
+                };
                 if matches!(standing, Standing::Busy | Standing::Gone) {
                     self.forget(claim.id);
-                } else if since.is_some()
-                    && let Some(mine) = self.mine.lock().get_mut(&claim.id)
-                {
-                    mine.since = since;
+                } else if let Some(mine) = self.mine.lock().get_mut(&claim.id) {
+                    mine.found = found;
                 }
                 Ok(standing)
             }
@@ -234,10 +244,11 @@ impl Session for RedisSession {
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let keys = &self.servers.config.keys;
-        let since = self.mine.lock().get(&claim.id).and_then(|mine| mine.since);
-        let run = match since {
-            Some(since) => Run::free(keys, claim, since, used),
-            None => Run::release(keys, [(claim, used)]),
+        let found = self.mine.lock().get(&claim.id).map(|mine| mine.found);
+        let run = match found {
+            Some(Found::Nobody(since)) => Run::free(keys, claim, since, used),
+            Some(Found::One) => Run::leave(keys, claim, used),
+            Some(Found::Unknown) | None => Run::release(keys, [(claim, used)]),
         };
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
         let release = answered
