@@ -49,10 +49,20 @@ async fn a_minority_gives_nothing_and_is_told() {
 /// A client that is cut off from its member goes on with another, and keeps what it holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_moves_to_another_member() {
+    moves(LONG, Fate::Reset).await;
+}
+
+/// So does one whose member no longer says anything, before its lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_leaves_a_member_that_says_nothing() {
+    moves(LONG / 2, Fate::Hold).await;
+}
+
+async fn moves(lease: Duration, fate: Fate) {
     let ensemble = Ensemble::behind_proxies();
     let (ours, other) = (
-        patient(&ensemble.url(), LONG).await,
-        patient(&ensemble.members[0].url(), LONG).await,
+        patient(&ensemble.url(), lease).await,
+        patient(&ensemble.members[0].url(), lease).await,
     );
     let guard = ours.mutex("m").lock().await.expect("free");
     let passed = || ensemble.doors.iter().map(|door| door.passed(Way::ToClient));
@@ -62,7 +72,7 @@ async fn a_client_moves_to_another_member() {
         .zip(&before)
         .position(|(now, before)| now > *before);
     let at = at.expect("it came through a door");
-    ensemble.doors[at].set_both(Fate::Reset);
+    ensemble.doors[at].set_both(fate);
     let (before, deadline): (Vec<_>, _) = (passed().collect(), guard.deadline());
     until("renewed elsewhere", async || {
         let moved = passed().zip(&before).enumerate();

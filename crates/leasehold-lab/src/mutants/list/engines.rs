@@ -172,4 +172,18 @@ pub(super) const ENGINES: &[Mutant] = &[
         "next: (at == 1 && mode == Mode::Mutex) || (PLANTED && mode == Mode::Read),",
         "test engine_zookeeper standalone::order::a_writer_that_leaves_lets_nobody_in",
     ),
+    mutant(
+        "zookeeper: another connection is not told what is watched",
+        "engines/zookeeper/wire/pipe.rs",
+        "[login, watches, ping()].concat()",
+        "[login, if PLANTED { Vec::new() } else { watches }, ping()].concat()",
+        "test hazard_zookeeper answers::a_lost_watch_event_is_made_up_for",
+    ),
+    mutant(
+        "zookeeper: a silent server is waited for",
+        "engines/zookeeper/wire/connection.rs",
+        "self.theirs > 2",
+        "self.theirs > if PLANTED { u32::MAX - 1 } else { 2 }",
+        "test hazard_zookeeper ensemble::a_client_leaves_a_member_that_says_nothing",
+    ),
 ];
