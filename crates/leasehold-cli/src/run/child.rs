@@ -96,12 +96,16 @@ impl Child {
 
     /// Waits until it ends or stops. It stays a zombie, so that its group's number stays its own. Cancel-safe.
     pub(super) async fn changed(&mut self) -> io::Result<Change> {
+        let either = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
         loop {
-            if let Some(status) = self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)? {
-                return Ok(Change::Ended(code(&status)));
-            }
-            if let Some(status) = self.look(WaitIdOptions::STOPPED)? {
-                return Ok(Change::Stopped(status.stopping_signal()));
+            match self.look(either | WaitIdOptions::NOWAIT)? {
+                Some(status) if status.stopped() => {
+                    // Taken in, so that it is not seen twice. Not found if it has ended since: that is seen next.
+                    let _ = self.look(WaitIdOptions::STOPPED);
+                    return Ok(Change::Stopped(status.stopping_signal()));
+                }
+                Some(status) => return Ok(Change::Ended(code(&status))),
+                None => {}
             }
             let _ = self.changes.recv().await;
         }
