@@ -356,3 +356,16 @@ fn a_task_that_waits_for_itself_is_warned_with_both_places() {
         "both places: {text}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn several_names_are_given_back_side_by_side() {
+    let world = World::new().await;
+    let guard = world.a.multi(["x", "y", "z"]).lock().await.expect("free");
+    let late = Duration::from_secs(2);
+    world.plan.set(Op::Release, Fault::Delay(late));
+    let start = world.clock.now();
+    let released = guard.release().await.expect("released");
+    assert_eq!(released, Released::Released);
+    assert_eq!(world.since(start), late, "no name waits for another");
+    assert!(world.idle().await);
+}

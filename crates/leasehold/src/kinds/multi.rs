@@ -1,7 +1,8 @@
 //! Several names at once.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::Location;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::{Handle, terms};
@@ -188,18 +189,23 @@ impl MultiGuard {
             .iter()
             .map(|guard| Box::pin(guard.lost()))
             .collect();
-        std::future::poll_fn(move |cx| {
+        poll_fn(move |cx| {
             let mut lost = all.iter_mut().map(|lost| lost.as_mut().poll(cx));
-            lost.find(std::task::Poll::is_ready)
-                .unwrap_or(std::task::Poll::Pending)
+            lost.find(Poll::is_ready).unwrap_or(Poll::Pending)
         })
         .await
     }
 
-    /// Gives all names back. [`Released::WasLost`] if any had been lost.
+    /// Gives all names back, side by side. [`Released::WasLost`] if any had been lost.
     ///
+    /// # Ordering
+    /// None among the names: an answer that is late does not keep the others held.
+    /// # Cancel safety
+    /// Dropping the future leaves the rest to the background, as dropping the guard does.
     /// # Errors
-    /// The first error; the other names are given back all the same.
+    /// That of the first name that has one; the other names are given back all the same.
+    /// # Not promised
+    /// That all are free at one moment.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -208,14 +214,31 @@ impl MultiGuard {
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<Released> {
-        let (mut released, mut failed) = (Released::Released, None);
-        for guard in self.guards.into_iter().rev() {
-            match guard.release().await {
-                Ok(Released::WasLost) => released = Released::WasLost,
-                Ok(Released::Released) => {}
-                Err(error) => failed = failed.or(Some(error)),
+        let releases = self.guards.into_iter().map(Guard::release);
+        let answers: Result<Vec<_>> = side_by_side(releases).await.into_iter().collect();
+        let lost = answers?.contains(&Released::WasLost);
+        Ok(if lost {
+            Released::WasLost
+        } else {
+            Released::Released
+        })
+    }
+}
+
+/// What all of these come to, in their order, once the last one has.
+async fn side_by_side<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut open: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in open.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *output = Some(ready);
             }
         }
-        failed.map_or(Ok(released), Err)
-    }
+        match open.iter().all(|(_, output)| output.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    open.into_iter().filter_map(|(_, output)| output).collect()
 }
