@@ -176,3 +176,57 @@ async fn a_holder_that_listed_nothing_hears_of_newcomers() {
     let next = soon("given up", other.mutex("h").lock()).await;
     drop(next.expect("granted"));
 }
+
+/// Calls of somebody who is alone do their work themselves. One that is given up while its answer is held back, and whose
+/// connection is then lost, is taken to its end all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_given_up_leaves_nothing() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::before(server.port());
+    let url = format!("zookeeper://127.0.0.1:{}", proxy.port);
+    let (direct, ours) = (client(&server.url()).await, patient(&url, LONG).await);
+    let mut kazoo = kazoo(&server);
+    pass(&mut kazoo, "left", 1);
+    for releases in [false, true] {
+        for way in [Way::ToServer, Way::ToClient] {
+            cycles(&ours, "left", 3).await;
+            let mutex = ours.mutex("left");
+            let held = match releases {
+                true => Some(mutex.lock().await.expect("free")),
+                false => None,
+            };
+            proxy.set(way, Fate::Hold);
+            let call = async {
+                match held {
+                    Some(guard) => drop(guard.release().await),
+                    None => drop(mutex.lock().await),
+                }
+            };
+            let done = tokio::time::timeout(Duration::from_millis(50), call).await;
+            assert!(done.is_err(), "answered although nothing passes {way:?}");
+            proxy.set(way, Fate::Pass);
+            proxy.reset();
+            // Long before the session would end.
+            let soon = tokio::time::timeout(LONG / 4, line(&direct, "left", 0, 0)).await;
+            soon.unwrap_or_else(|_| panic!("left behind: releases {releases}, {way:?}"));
+        }
+    }
+}
+
+/// Who is alone is told nothing of others at first. Soon it is: what only lingers is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_rests_hears_soon_of_others() {
+    let server = ZooKeeper::start();
+    let (ours, other) = (
+        patient(&server.url(), LONG).await,
+        patient(&server.url(), LONG).await,
+    );
+    let mut kazoo = kazoo(&server);
+    pass(&mut kazoo, "rest", 1);
+    cycles(&ours, "rest", 3).await;
+    let lingering = ours.mutex("rest").linger(LONG * 2);
+    drop(lingering.lock().await.expect("free"));
+    // A heartbeat would tell it as well, after a third of the lease.
+    let next = tokio::time::timeout(LONG / 5, other.mutex("rest").lock()).await;
+    drop(next.expect("told before a heartbeat").expect("granted"));
+}

@@ -75,18 +75,32 @@ async fn for_every_k(mut attempt: impl AsyncFnMut(usize) -> bool) {
     panic!("P9: not ready after 1000 polls");
 }
 
-/// P9: an uncontended lock, dropped after every number of polls.
+/// Locks and releases a few times: an engine may remember that nobody else came.
+async fn used_by(client: &Client, name: &str) {
+    for _ in 0..3 {
+        let guard = client.mutex(name).lock().await.expect("free");
+        let _ = guard.release().await.expect("released");
+    }
+}
+
+/// P9: an uncontended lock, dropped after every number of polls: of a name that is new to the client, and of one that it
+/// has used.
 pub async fn lock_at_every_await(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
-    for_every_k(async |polls| {
-        let mutex = a.mutex(&name);
-        let taken = poll_times(s, mutex.lock(), polls, std::future::ready(())).await;
-        let ready = taken.is_some();
-        drop(taken);
-        nothing_left(s, &b, &name).await;
-        ready
-    })
-    .await;
+    for used in [false, true] {
+        for_every_k(async |polls| {
+            if used {
+                used_by(&a, &name).await;
+            }
+            let mutex = a.mutex(&name);
+            let taken = poll_times(s, mutex.lock(), polls, std::future::ready(())).await;
+            let ready = taken.is_some();
+            drop(taken);
+            nothing_left(s, &b, &name).await;
+            ready
+        })
+        .await;
+    }
 }
 
 /// P9: a lock that waits behind somebody, dropped while it waits.
@@ -249,18 +263,24 @@ pub async fn multi(s: &Subject) {
 /// P9: a release that is dropped happens all the same, once.
 pub async fn release_at_every_await(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
-    for_every_k(async |polls| {
-        let guard = a
-            .mutex(&name)
-            .lease(Duration::from_secs(60))
-            .lock()
-            .await
-            .expect("free");
-        let released = poll_times(s, guard.release(), polls, std::future::ready(())).await;
-        nothing_left(s, &b, &name).await;
-        released.is_some()
-    })
-    .await;
+    for used in [false, true] {
+        for_every_k(async |polls| {
+            let mutex = a.mutex(&name);
+            let mutex = match used {
+                true => {
+                    used_by(&a, &name).await;
+                    mutex
+                }
+                // So long that no lease ends it instead.
+                false => mutex.lease(Duration::from_secs(60)),
+            };
+            let guard = mutex.lock().await.expect("free");
+            let released = poll_times(s, guard.release(), polls, std::future::ready(())).await;
+            nothing_left(s, &b, &name).await;
+            released.is_some()
+        })
+        .await;
+    }
 }
 
 /// P9, P24: a downgrade that is dropped gives the lock back.

@@ -186,4 +186,18 @@ pub(super) const ENGINES: &[Mutant] = &[
         "self.theirs > if PLANTED { u32::MAX - 1 } else { 2 }",
         "test hazard_zookeeper ensemble::a_client_leaves_a_member_that_says_nothing",
     ),
+    mutant(
+        "zookeeper: a call that is given up goes no further",
+        "engines/zookeeper/rest.rs",
+        "drop(self.runtime.spawn(async { drop(rest.await) }));",
+        "if !PLANTED {\n                drop(self.runtime.spawn(async { drop(rest.await) }));\n            }",
+        "test hazard_zookeeper alone::a_call_that_is_given_up_leaves_nothing",
+    ),
+    mutant(
+        "zookeeper: who rests is not woken",
+        "engines/zookeeper/rest.rs",
+        "due.iter().for_each(Ticket::wake);",
+        "if !PLANTED {\n            due.iter().for_each(Ticket::wake);\n        }",
+        "test hazard_zookeeper alone::who_rests_hears_soon_of_others",
+    ),
 ];

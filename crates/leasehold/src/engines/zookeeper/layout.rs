@@ -30,7 +30,7 @@ macro_rules! each {
 
 impl Layout {
     pub(super) fn new(link: Arc<Link>, core: &Core, claim: &Claim) -> Self {
-        let base = format!("{}/{}", core.root(), encode(&claim.name));
+        let base = [core.root(), "/", &encode(&claim.name)].concat();
         let note = Note {
             weight: claim.mode.weight(),
             capacity: claim.mode.capacity(),

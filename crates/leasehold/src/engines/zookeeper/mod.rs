@@ -8,6 +8,7 @@ mod node;
 mod note;
 mod permits;
 mod place;
+mod rest;
 mod rule;
 mod seat;
 mod session;

@@ -81,14 +81,15 @@ pub(super) fn contenders<'a>(children: impl IntoIterator<Item = &'a String>) -> 
 
 /// What the names of a claim's nodes begin with. Curator's protection prefix, with the claim's id as its UUID.
 pub(super) fn prefix(claim: ClaimId, marker: &str) -> String {
-    let id = format!("{:032x}", claim.as_u128());
+    let id = claim.as_u128();
+    let part = |from: u32, bits: u32| (id >> from) as u64 & ((1 << bits) - 1);
     format!(
-        "_c_{}-{}-{}-{}-{}-{marker}",
-        &id[..8],
-        &id[8..12],
-        &id[12..16],
-        &id[16..20],
-        &id[20..]
+        "_c_{:08x}-{:04x}-{:04x}-{:04x}-{:012x}-{marker}",
+        part(96, 32),
+        part(80, 16),
+        part(64, 16),
+        part(48, 16),
+        part(0, 48)
     )
 }
 

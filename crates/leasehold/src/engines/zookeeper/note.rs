@@ -1,5 +1,6 @@
 //! What our nodes say in their data: for people and for `inspect`. Nothing but the capacity is decided by it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Identity;
@@ -16,14 +17,14 @@ pub(super) struct Note {
     pub(super) lease: Duration,
     /// The number the fences come from, where it is not the node's own: a reader that was a writer.
     pub(super) czxid: i64,
-    pub(super) who: Identity,
+    pub(super) who: Arc<Identity>,
 }
 
 impl Note {
     pub(super) fn write(&self) -> Vec<u8> {
         let Identity {
             host, pid, command, ..
-        } = &self.who;
+        } = &*self.who;
         let lease = self.lease.as_millis();
         let (weight, capacity, czxid) = (self.weight, self.capacity, self.czxid);
         format!("{MARK} {weight} {capacity} {lease} {czxid} {pid} {host} {command}").into_bytes()
@@ -40,7 +41,7 @@ impl Note {
         let lease = Duration::from_millis(words.next()?.parse().ok()?);
         let czxid = words.next()?.parse().ok()?;
         let (pid, host) = (words.next()?.parse().ok()?, words.next()?);
-        let who = Identity::new(host, pid, words.next().unwrap_or(""));
+        let who = Arc::new(Identity::new(host, pid, words.next().unwrap_or("")));
         Some(Self {
             weight,
             capacity,
@@ -62,7 +63,7 @@ mod tests {
             capacity: 3,
             lease: Duration::from_millis(1500),
             czxid: 0,
-            who: Identity::new("host", 7, "a command with spaces"),
+            who: Arc::new(Identity::new("host", 7, "a command with spaces")),
         };
         assert_eq!(Note::read(&note.write()), Some(note));
         for other in [

@@ -1,10 +1,10 @@
-//! One task per claim: it joins, watches, tells, and leaves, whatever becomes of the calls that asked for it.
+//! A claim in its line: it joins, watches, tells, and leaves, whatever becomes of the calls that asked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::layout::Layout;
 use super::node::REVOKE;
@@ -67,7 +67,7 @@ impl Place {
 
     /// Until the claim leaves or ends.
     pub(super) async fn keep(
-        mut self,
+        mut self: Box<Self>,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Result<End, Fail> {
         let end = self.until_the_end(commands).await;
@@ -103,16 +103,23 @@ impl Place {
                         return Ok(End::Ended(why));
                     }
                 }
-                () = over.cancelled() => return Ok(End::Ended(Ended::Expired)),
                 command = commands.recv() => match command {
+                    _ if over.is_cancelled() => return Ok(End::Ended(Ended::Expired)),
                     Some(Command::Settle(reply)) => drop(reply.send(())),
                     Some(Command::Downgrade(reply)) => drop(reply.send(self.downgrade().await)),
-                    Some(Command::Leave(reply)) => return self.leave(reply).await,
+                    Some(Command::Leave(reply)) => {
+                        let left = self.leave().await;
+                        // Nobody shall find the claim here once its release is told.
+                        self.ticket.core.forget(self.ticket.claim.id);
+                        let _ = reply.send(left);
+                        return Ok(End::Left);
+                    }
                     None => {
                         let _ = self.layout.leave().await?;
                         return Ok(End::Left);
                     }
                 },
+                () = over.cancelled() => return Ok(End::Ended(Ended::Expired)),
                 () = clock.sleep_until(wake) => {
                     if let Some(end) = self.on_time().await? {
                         return Ok(end);
@@ -261,20 +268,17 @@ impl Place {
         }
     }
 
-    async fn leave(&mut self, reply: oneshot::Sender<Result<Release>>) -> Result<End, Fail> {
-        let release = match self.layout.leave().await {
-            Ok(true) => Release::Released,
-            Ok(false) => Release::Gone,
-            Err(Fail::Dead(_)) => Release::Gone,
-            Err(Fail::Refused(error)) => {
-                let _ = reply.send(Err(error));
-                return Ok(End::Left);
-            }
-        };
-        // Nobody shall find the claim here once its release is told.
-        self.ticket.core.forget(self.ticket.claim.id);
-        let _ = reply.send(Ok(release));
-        Ok(End::Left)
+    pub(super) async fn leave(&mut self) -> Result<Release> {
+        match self.layout.leave().await {
+            Ok(true) => Ok(Release::Released),
+            Ok(false) | Err(Fail::Dead(_)) => Ok(Release::Gone),
+            Err(Fail::Refused(error)) => Err(error),
+        }
+    }
+
+    /// Until when it can do without news, if it can.
+    pub(super) fn rests_until(&self) -> Option<Micros> {
+        (self.held.is_some() && self.layout.is_deaf()).then_some(self.look_at)
     }
 
     /// Who took our node away, as far as it was written down.
@@ -299,7 +303,7 @@ impl Place {
     }
 
     fn set(&self, standing: Standing) {
-        let _ = self.ticket.status.send_replace(Status::Is(standing));
+        self.ticket.board.set(Status::Is(standing));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ground::Ground;
 use super::link::{Link, failed};
-use super::node::{Kind, LEASES, LOCKS, Node, contenders, marker, prefix};
+use super::node::{Kind, LEASES, LOCKS, contenders, marker, prefix};
 use super::note::Note;
 use super::rule::{Verdict, verdict, was_semaphore};
 use super::wire::{Facts, Trouble, Watch, With};
@@ -84,7 +84,7 @@ impl Seat {
     /// The path of its node.
     pub(super) fn path(&self) -> Option<String> {
         let (name, _) = self.own.as_ref()?;
-        Some(format!("{}/{name}", self.base))
+        Some([&self.base, "/", name].concat())
     }
 
     /// Joins the line: one round trip where nobody is before it, and one request where nobody came since the last one.
@@ -92,9 +92,12 @@ impl Seat {
         self.ground = self.link.grounds.take(&self.base);
         let (prefix, with) = (prefix(self.id, marker(self.mode)), self.ground.with());
         let taken = take_place(&self.link, &self.base, &prefix, &self.note, with).await?;
-        let node = Node::parse(&taken.own.0).filter(|node| !is_full(node.sequence));
+        let sequence = taken.own.0.strip_prefix(&*prefix).map(str::parse);
         self.own = Some(taken.own);
-        let Some(Node { sequence, .. }) = node else {
+        let Some(sequence) = sequence
+            .and_then(Result::ok)
+            .filter(|sequence| !is_full(*sequence))
+        else {
             return Err(Fail::Refused(overflow(&self.base)));
         };
         if let Some(watch) = taken.parent {

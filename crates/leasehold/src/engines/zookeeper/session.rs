@@ -5,13 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::World;
 use super::link::{Link, failed};
-use super::ticket::{Command, Status, Ticket, live};
+use super::rest::{Errand, Resting, wake_in_time};
+use super::ticket::{Board, Command, Stage, Status, Ticket, join, leave};
 use super::wire::Trouble;
 use crate::claim::{ById, Claim, ClaimId};
+use crate::clock::Micros;
 use crate::engine::{Clock, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::sync::Shared;
@@ -20,18 +23,15 @@ use crate::sync::Shared;
 #[derive(Debug)]
 pub(super) struct Core {
     world: Arc<World>,
-    pub(super) who: Identity,
+    pub(super) who: Arc<Identity>,
     pub(super) inbox: Inbox,
-    claims: Shared<ById<ClaimId, Entry>>,
+    claims: Shared<ById<ClaimId, Arc<Ticket>>>,
+    resting: Shared<Resting>,
+    /// Where what outlives a call goes on.
+    pub(super) runtime: Handle,
     /// The ZooKeeper sessions, one per lease that differs much; one, that is, for nearly everybody.
     links: tokio::sync::Mutex<Vec<Arc<Link>>>,
     closed: AtomicBool,
-}
-
-#[derive(Debug, Clone)]
-struct Entry {
-    ticket: Arc<Ticket>,
-    commands: mpsc::UnboundedSender<Command>,
 }
 
 impl Core {
@@ -47,8 +47,21 @@ impl Core {
         drop(self.claims.lock().remove(&id));
     }
 
-    fn entry(&self, id: ClaimId) -> Option<Entry> {
+    fn ticket(&self, id: ClaimId) -> Option<Arc<Ticket>> {
         self.claims.lock().get(&id).cloned()
+    }
+
+    /// Lets a claim rest, and wakes it then unless it is gone.
+    pub(super) fn let_rest(self: &Arc<Self>, ticket: &Arc<Ticket>, until: Micros) {
+        if self.resting.lock().add(ticket.clone(), until) {
+            drop(self.runtime.spawn(wake_in_time(self.clone())));
+        }
+    }
+
+    /// Those who have rested long enough, and when to look again.
+    pub(super) fn take_rested(&self) -> (Vec<Arc<Ticket>>, Option<Micros>) {
+        let now = self.clock().now();
+        self.resting.lock().take(now)
     }
 
     /// The ZooKeeper session for claims of this lease.
@@ -94,66 +107,72 @@ impl ZkSession {
     pub(super) async fn open(world: Arc<World>, who: Identity, inbox: Inbox) -> Result<Self> {
         let core = Arc::new(Core {
             world,
-            who,
+            who: Arc::new(who),
             inbox,
             claims: Shared::default(),
             links: tokio::sync::Mutex::default(),
+            resting: Shared::default(),
+            runtime: Handle::current(),
             closed: AtomicBool::new(false),
         });
         let _ = core.link(core.world.config.lease).await?;
         Ok(Self(core))
     }
 
-    /// The claim's entry, with a task behind it. Nothing is awaited here: a dropped call leaves all or nothing.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn begin(&self, claim: &Claim) -> Result<(Entry, bool)> {
+    /// The claim's ticket, and whether it is new.
+    fn begin(&self, claim: &Claim) -> Result<(Arc<Ticket>, bool)> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(Error::closed(Step::Claim).on("zookeeper"));
         }
         let mut claims = self.0.claims.lock();
         let now = self.0.clock().now();
-        if let Some(entry) = claims.get(&claim.id) {
-            entry.ticket.said.store(now, Ordering::Release);
-            return Ok((entry.clone(), false));
+        if let Some(ticket) = claims.get(&claim.id) {
+            ticket.said.store(now, Ordering::Release);
+            return Ok((ticket.clone(), false));
         }
         let ticket = Arc::new(Ticket {
             core: self.0.clone(),
             claim: claim.clone(),
-            status: watch::channel(Status::Asking).0,
+            board: Board::default(),
+            stage: Shared::from(Stage::InHand(Vec::new())),
             said: AtomicU64::new(now),
             kept: OnceLock::new(),
         });
-        let (commands, inbox) = mpsc::unbounded_channel();
-        drop(tokio::spawn(live(ticket.clone(), inbox)));
-        let entry = Entry { ticket, commands };
-        let _ = claims.insert(claim.id, entry.clone());
-        Ok((entry, true))
+        let _ = claims.insert(claim.id, ticket.clone());
+        Ok((ticket, true))
+    }
+
+    /// Takes a step that is taken to its end also if this future is dropped.
+    fn errand<T: Send + 'static>(
+        &self,
+        step: impl Future<Output = T> + Send + 'static,
+    ) -> Errand<'_, T> {
+        Errand {
+            runtime: &self.0.runtime,
+            rest: Some(Box::pin(step)),
+        }
     }
 }
 
-impl Entry {
+impl Ticket {
     /// Where the claim stands once that is known.
     async fn standing(&self) -> Result<Standing> {
-        let mut status = self.ticket.status.subscribe();
-        let known = status.wait_for(|status| !matches!(status, Status::Asking));
-        match known.await.map(|status| status.clone()) {
-            Ok(Status::Is(standing)) => Ok(standing),
-            Ok(Status::Refused(kind, what)) => {
-                Err(Error::new(kind, Step::Claim, what).on("zookeeper"))
-            }
-            Ok(Status::Asking) | Err(_) => Ok(Standing::Gone),
+        match self.board.known().await {
+            Status::Is(standing) => Ok(standing),
+            Status::Refused(kind, what) => Err(Error::new(kind, Step::Claim, what).on("zookeeper")),
+            Status::Asking => Ok(Standing::Gone),
         }
     }
 
     /// Lets the task take in what it was told before, and says where the claim stands then.
-    async fn settled(&self) -> Standing {
+    async fn settled(self: &Arc<Self>) -> Standing {
         let (reply, settled) = oneshot::channel();
-        let sent = self.commands.send(Command::Settle(reply));
-        let lives = sent.is_ok() && settled.await.is_ok();
-        match &*self.ticket.status.borrow() {
+        self.send(Command::Settle(reply));
+        let lives = settled.await.is_ok();
+        match self.board.now() {
             // Its task has ended and is about to say so.
             Status::Is(Standing::Held(_) | Standing::Waiting { .. }) if !lives => Standing::Gone,
-            Status::Is(standing) => *standing,
+            Status::Is(standing) => standing,
             Status::Asking | Status::Refused(..) => Standing::Gone,
         }
     }
@@ -162,20 +181,21 @@ impl Entry {
 #[async_trait]
 impl Session for ZkSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let (entry, new) = self.begin(claim)?;
-        let standing = entry.standing().await?;
+        let (ticket, new) = self.begin(claim)?;
         if new {
-            return Ok(standing);
+            self.errand(join(ticket.clone())).await;
+            return ticket.standing().await;
         }
-        let lighter = claim.mode.weight() < entry.ticket.claim.mode.weight();
+        let standing = ticket.standing().await?;
+        let lighter = claim.mode.weight() < ticket.claim.mode.weight();
         if lighter && matches!(standing, Standing::Held(_)) {
             let (reply, answer) = oneshot::channel();
-            let _ = entry.commands.send(Command::Downgrade(reply));
+            ticket.send(Command::Downgrade(reply));
             return answer.await.unwrap_or(Ok(Standing::Gone));
         }
         // The caller counts its lease from this call: the server must have heard of us since.
         self.0.heard().await?;
-        Ok(entry.settled().await)
+        Ok(ticket.settled().await)
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
@@ -183,15 +203,15 @@ impl Session for ZkSession {
             return Ok(Vec::new());
         }
         let now = self.0.clock().now();
-        let entries: Vec<_> = claims.iter().map(|claim| self.0.entry(claim.id)).collect();
-        for entry in entries.iter().flatten() {
-            entry.ticket.said.store(now, Ordering::Release);
+        let tickets: Vec<_> = claims.iter().map(|claim| self.0.ticket(claim.id)).collect();
+        for ticket in tickets.iter().flatten() {
+            ticket.said.store(now, Ordering::Release);
         }
         self.0.heard().await?;
-        let mut standings = Vec::with_capacity(entries.len());
-        for entry in entries {
-            standings.push(match entry {
-                Some(entry) => entry.settled().await,
+        let mut standings = Vec::with_capacity(tickets.len());
+        for ticket in tickets {
+            standings.push(match ticket {
+                Some(ticket) => ticket.settled().await,
                 None => Standing::Gone,
             });
         }
@@ -199,17 +219,20 @@ impl Session for ZkSession {
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
-        let entry = self.0.entry(claim.id);
-        let kept = entry.and_then(|entry| entry.ticket.kept.get().copied());
+        let ticket = self.0.ticket(claim.id);
+        let kept = ticket.and_then(|ticket| ticket.kept.get().copied());
         kept.unwrap_or(claim.lease)
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
-        let Some(entry) = self.0.entry(claim.id) else {
+        let Some(ticket) = self.0.ticket(claim.id) else {
             return Ok(Release::Gone);
         };
+        if let Some(place) = ticket.pick_up() {
+            return self.errand(leave(ticket, place)).await;
+        }
         let (reply, answer) = oneshot::channel();
-        let _ = entry.commands.send(Command::Leave(reply));
+        ticket.send(Command::Leave(reply));
         answer.await.unwrap_or(Ok(Release::Gone))
     }
 

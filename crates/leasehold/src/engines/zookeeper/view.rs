@@ -26,7 +26,7 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn view(&self, clock: &Clock, lease: Duration) -> ClaimView {
         let fence = fence(self.czxid).ok().filter(|_| self.holds);
-        let who = self.note.as_ref().map(|note| note.who.clone());
+        let who = self.note.as_ref().map(|note| (*note.who).clone());
         // The session may have spoken just now; nobody but the server knows.
         let known = self.note.as_ref().map(|note| note.lease);
         let lease = known.unwrap_or(lease);

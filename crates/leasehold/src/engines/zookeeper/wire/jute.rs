@@ -24,6 +24,9 @@ pub(super) enum Op {
     CloseSession = -11,
 }
 
+/// Room for what most requests need.
+const ROOM: usize = 256;
+
 /// Bytes to send, in a frame: their length comes first.
 #[derive(Debug, Clone)]
 pub(super) struct Out(Vec<u8>);
@@ -31,7 +34,9 @@ pub(super) struct Out(Vec<u8>);
 impl Out {
     /// A frame with nothing in it.
     pub(super) fn frame() -> Self {
-        Self(vec![0; 4])
+        let mut room = Vec::with_capacity(ROOM);
+        room.extend([0; 4]);
+        Self(room)
     }
 
     /// A request that has no number yet.

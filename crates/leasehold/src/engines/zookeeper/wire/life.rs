@@ -12,6 +12,7 @@ use super::jute::{In, Op, Out};
 use super::pipe::{AUTH, PING, Pipe, ping};
 use super::terms::{Answer, Trouble};
 use crate::clock::{Clock, micros};
+use crate::sync::after_others;
 
 /// A session, and where it may be served.
 pub(super) struct Life {
@@ -187,6 +188,8 @@ impl Life {
                     if let Err(trouble) = read.and_then(|()| connection.understand(&self.pipe)) {
                         return trouble.to_string();
                     }
+                    // Whoever was answered goes on first.
+                    after_others().await;
                 }
                 () = self.pipe.wake.notified() => blocked = true,
                 _ = writing.writable(), if blocked => {}

@@ -167,7 +167,7 @@ impl Wire {
         data: &[u8],
         with: With,
     ) -> Joined {
-        let path = format!("{parent}/{prefix}");
+        let path = [parent, "/", prefix].concat();
         // All leave with these calls, in this order, and the server keeps it.
         let made = self.create(&path, data, Flags::EphemeralSequential);
         let watched = |op, of| self.ask_watched(op, of, parent);
