@@ -103,6 +103,29 @@ pub async fn lock_at_every_await(s: &Subject) {
     }
 }
 
+/// P9, P11: a future that is neither polled nor dropped is in nobody's way for longer than a lease, and never in that of
+/// other names.
+pub async fn lock_that_nobody_looks_at(s: &Subject) {
+    let ((a, b), name) = (s.two().await, fresh_name());
+    for used in [false, true] {
+        if used {
+            used_by(&a, &name).await;
+        }
+        let mutex = a.mutex(&name);
+        let mut asked = Box::pin(mutex.lock());
+        // An engine that is near answers at once, and the guard is dropped here.
+        let _ = std::future::poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await;
+        let other = s
+            .soon("P9: another name", a.mutex(fresh_name()).lock())
+            .await;
+        drop(other.expect("granted"));
+        let other = s.soon("P11: the same name", b.mutex(&name).lock()).await;
+        drop(other.expect("granted"));
+        drop(asked);
+        nothing_left(s, &b, &name).await;
+    }
+}
+
 /// P9: a lock that waits behind somebody, dropped while it waits.
 pub async fn lock_while_waiting(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());

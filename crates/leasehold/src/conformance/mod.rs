@@ -224,7 +224,7 @@ macro_rules! conformance_tests {
                 min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
-            cancel: lock_at_every_await, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
+            cancel: lock_at_every_await, lock_that_nobody_looks_at, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
                 local_waiters, rwlock_and_semaphore, multi, release_at_every_await, downgrade_at_every_await,
                 lock_within_races_the_grant;
             raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,

@@ -11,11 +11,20 @@ use std::time::Duration;
 /// than the answer does.
 pub(super) async fn within<T>(patience: Duration, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
-    let at_once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-    match at_once {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => tokio::time::timeout(patience, call).await.ok(),
-    }
+    let mut late = pin!(None);
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = call.as_mut().poll(context) {
+            return Poll::Ready(Some(answer));
+        }
+        if late.is_none() {
+            late.set(Some(tokio::time::sleep(patience)));
+        }
+        match late.as_mut().as_pin_mut() {
+            Some(late) => late.poll(context).map(|()| None),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -189,15 +189,22 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "zookeeper: a call that is given up goes no further",
         "engines/zookeeper/rest.rs",
-        "drop(self.runtime.spawn(async { drop(rest.await) }));",
-        "if !PLANTED {\n                drop(self.runtime.spawn(async { drop(rest.await) }));\n            }",
+        "drop(core.spawn(rest));",
+        "if !PLANTED {\n                drop(core.spawn(rest));\n            }",
         "test hazard_zookeeper alone::a_call_that_is_given_up_leaves_nothing",
     ),
     mutant(
-        "zookeeper: who rests is not woken",
+        "zookeeper: nobody watches over those who rest",
         "engines/zookeeper/rest.rs",
         "due.iter().for_each(Ticket::wake);",
         "if !PLANTED {\n            due.iter().for_each(Ticket::wake);\n        }",
         "test hazard_zookeeper alone::who_rests_hears_soon_of_others",
+    ),
+    mutant(
+        "zookeeper: whoever asks is waited for",
+        "engines/zookeeper/session.rs",
+        "self.core.attend(self, until);",
+        "if !PLANTED {\n            self.core.attend(self, until);\n        }",
+        "test engine_zookeeper standalone::cancel::lock_that_nobody_looks_at",
     ),
 ];

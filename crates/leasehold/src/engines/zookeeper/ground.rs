@@ -83,6 +83,14 @@ impl Grounds {
         taken.map(|(_, ground)| ground).unwrap_or_default()
     }
 
+    /// Whether the next claim there need not ask for others.
+    pub(super) fn know(&self, base: &str) -> bool {
+        let mut all = self.0.lock();
+        let mut grounds = all.iter_mut().rev();
+        let ground = grounds.find(|(of, _)| of == base);
+        ground.is_some_and(|(_, ground)| ground.with() == With::Nothing)
+    }
+
     pub(super) fn keep(&self, base: &str, ground: Ground) {
         if ground.watch.is_none() && ground.clear.is_none() {
             return;
@@ -152,6 +160,7 @@ mod tests {
             fires.push(fire);
         }
         assert!(fires[0].is_closed(), "no longer watched");
+        assert!(grounds.know(&base(1)) && !grounds.know(&base(0)));
         assert_eq!(grounds.take(&base(0)).with(), With::List);
         assert_eq!(grounds.take(&base(1)).with(), With::Nothing);
         assert_eq!(grounds.take(&base(1)).with(), With::List, "taken");

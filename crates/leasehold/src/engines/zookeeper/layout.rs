@@ -30,7 +30,7 @@ macro_rules! each {
 
 impl Layout {
     pub(super) fn new(link: Arc<Link>, core: &Core, claim: &Claim) -> Self {
-        let base = [core.root(), "/", &encode(&claim.name)].concat();
+        let base = Self::base(core, &claim.name);
         let note = Note {
             weight: claim.mode.weight(),
             capacity: claim.mode.capacity(),
@@ -42,6 +42,11 @@ impl Layout {
             Mode::Permits { .. } => Self::Permits(Permits::new(link, base, claim.id, note)),
             mode => Self::Seat(Seat::new(link, base, claim.id, mode, note)),
         }
+    }
+
+    /// The node of a name.
+    pub(super) fn base(core: &Core, name: &Name) -> String {
+        [core.root(), "/", &encode(name)].concat()
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::layout::Layout;
 use super::node::REVOKE;
+use super::rest::DEAF;
 use super::seat::{Fail, Stand};
 use super::ticket::{Command, End, Status, Ticket};
 use super::wire::{Seen, Watch};
@@ -15,9 +15,6 @@ use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Event, FENCE_BLOCK, Held, Release, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-
-/// How long a claim that holds because of its number alone does without news of others: most are released by then.
-const DEAF: Duration = Duration::from_millis(2);
 
 /// A claim that is in its line.
 pub(super) struct Place {

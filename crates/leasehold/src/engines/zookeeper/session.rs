@@ -7,14 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::World;
+use super::layout::Layout;
 use super::link::{Link, failed};
-use super::rest::{Errand, Resting, wake_in_time};
+use super::rest::{self, DEAF, Unattended, watch_over};
 use super::ticket::{Board, Command, Stage, Status, Ticket, join, leave};
 use super::wire::Trouble;
 use crate::claim::{ById, Claim, ClaimId};
-use crate::clock::Micros;
+use crate::clock::{Micros, micros};
 use crate::engine::{Clock, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::sync::Shared;
@@ -26,9 +28,9 @@ pub(super) struct Core {
     pub(super) who: Arc<Identity>,
     pub(super) inbox: Inbox,
     claims: Shared<ById<ClaimId, Arc<Ticket>>>,
-    resting: Shared<Resting>,
-    /// Where what outlives a call goes on.
-    pub(super) runtime: Handle,
+    unattended: Shared<Unattended>,
+    /// Where it was opened.
+    runtime: Handle,
     /// The ZooKeeper sessions, one per lease that differs much; one, that is, for nearly everybody.
     links: tokio::sync::Mutex<Vec<Arc<Link>>>,
     closed: AtomicBool,
@@ -51,17 +53,25 @@ impl Core {
         self.claims.lock().get(&id).cloned()
     }
 
-    /// Lets a claim rest, and wakes it then unless it is gone.
-    pub(super) fn let_rest(self: &Arc<Self>, ticket: &Arc<Ticket>, until: Micros) {
-        if self.resting.lock().add(ticket.clone(), until) {
-            drop(self.runtime.spawn(wake_in_time(self.clone())));
+    /// Starts a task, also for a caller who gives up outside of any runtime.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let runtime = Handle::try_current().unwrap_or_else(|_| self.runtime.clone());
+        runtime.spawn(task).abort_handle()
+    }
+
+    /// Leaves a claim to its calls until then, and to a task after that.
+    pub(super) fn attend(self: &Arc<Self>, ticket: &Arc<Ticket>, until: Micros) {
+        let mut unattended = self.unattended.lock();
+        unattended.add(ticket.clone(), until);
+        if !unattended.is_watched() {
+            unattended.watched_by(self.spawn(watch_over(self.clone())));
         }
     }
 
-    /// Those who have rested long enough, and when to look again.
-    pub(super) fn take_rested(&self) -> (Vec<Arc<Ticket>>, Option<Micros>) {
+    /// Those who need a task now, and when to look again.
+    pub(super) fn take_due(&self) -> (Vec<Arc<Ticket>>, Option<Micros>) {
         let now = self.clock().now();
-        self.resting.lock().take(now)
+        self.unattended.lock().take(now)
     }
 
     /// The ZooKeeper session for claims of this lease.
@@ -82,6 +92,16 @@ impl Core {
         links.push(link.clone());
         self.world.remember(&link);
         Ok(link)
+    }
+
+    /// Whether the claim may see by its number that it is alone.
+    fn knows(&self, claim: &Claim) -> bool {
+        let base = Layout::base(self, &claim.name);
+        let links = self.links.try_lock();
+        links.is_ok_and(|links| {
+            let link = links.iter().find(|link| link.fits(claim.lease));
+            link.is_some_and(|link| link.grounds.know(&base))
+        })
     }
 
     /// One write per ZooKeeper session: a majority knows it, and what was told before has arrived.
@@ -111,7 +131,7 @@ impl ZkSession {
             inbox,
             claims: Shared::default(),
             links: tokio::sync::Mutex::default(),
-            resting: Shared::default(),
+            unattended: Shared::default(),
             runtime: Handle::current(),
             closed: AtomicBool::new(false),
         });
@@ -135,26 +155,23 @@ impl ZkSession {
             claim: claim.clone(),
             board: Board::default(),
             stage: Shared::from(Stage::InHand(Vec::new())),
+            step: rest::Step::default(),
             said: AtomicU64::new(now),
             kept: OnceLock::new(),
         });
         let _ = claims.insert(claim.id, ticket.clone());
         Ok((ticket, true))
     }
-
-    /// Takes a step that is taken to its end also if this future is dropped.
-    fn errand<T: Send + 'static>(
-        &self,
-        step: impl Future<Output = T> + Send + 'static,
-    ) -> Errand<'_, T> {
-        Errand {
-            runtime: &self.0.runtime,
-            rest: Some(Box::pin(step)),
-        }
-    }
 }
 
 impl Ticket {
+    /// Whoever calls takes this step, but not for long.
+    fn begin(self: &Arc<Self>, step: impl Future<Output = ()> + Send + 'static) {
+        self.step.begin(step);
+        let until = self.core.clock().now() + micros(DEAF);
+        self.core.attend(self, until);
+    }
+
     /// Where the claim stands once that is known.
     async fn standing(&self) -> Result<Standing> {
         match self.board.known().await {
@@ -183,8 +200,14 @@ impl Session for ZkSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let (ticket, new) = self.begin(claim)?;
         if new {
-            self.errand(join(ticket.clone())).await;
-            return ticket.standing().await;
+            let (core, joining) = (&self.0, join(ticket.clone()));
+            match core.knows(claim) {
+                true => ticket.begin(joining),
+                // That may be a long way: what was given up should be over soon.
+                false => drop(core.spawn(joining)),
+            }
+            let standing = ticket.standing();
+            return ticket.step.on_the_way_to(standing, core).await;
         }
         let standing = ticket.standing().await?;
         let lighter = claim.mode.weight() < ticket.claim.mode.weight();
@@ -228,12 +251,13 @@ impl Session for ZkSession {
         let Some(ticket) = self.0.ticket(claim.id) else {
             return Ok(Release::Gone);
         };
-        if let Some(place) = ticket.pick_up() {
-            return self.errand(leave(ticket, place)).await;
-        }
         let (reply, answer) = oneshot::channel();
-        ticket.send(Command::Leave(reply));
-        answer.await.unwrap_or(Ok(Release::Gone))
+        match ticket.pick_up() {
+            Some(place) => ticket.begin(leave(ticket.clone(), place, reply)),
+            None => ticket.send(Command::Leave(reply)),
+        }
+        let answer = ticket.step.on_the_way_to(answer, &self.0).await;
+        answer.unwrap_or(Ok(Release::Gone))
     }
 
     async fn close(&self) -> Result<()> {

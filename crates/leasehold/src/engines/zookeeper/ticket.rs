@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::place::Place;
+use super::rest::Step;
 use super::seat::Fail;
 use super::session::Core;
 use crate::claim::Claim;
@@ -45,15 +46,17 @@ impl Board {
 
     /// What was found out, once it was.
     pub(super) async fn known(&self) -> Status {
-        loop {
+        let mut known = self.now();
+        while matches!(known, Status::Asking) {
             let mut changed = pin!(self.changed.notified());
-            // Before the look, so that no change is missed after it.
+            // Before another look, so that no change is missed after it.
             let _ = changed.as_mut().enable();
-            match self.now() {
-                Status::Asking => changed.await,
-                known => return known,
+            known = self.now();
+            if matches!(known, Status::Asking) {
+                changed.await;
             }
         }
+        known
     }
 }
 
@@ -68,7 +71,7 @@ pub(super) enum Command {
 
 /// Who takes care of a claim.
 pub(super) enum Stage {
-    /// A call that joins or leaves; what is asked meanwhile waits.
+    /// Whoever joins or leaves with it; what is asked meanwhile waits.
     InHand(Vec<Command>),
     /// Nobody, for a while: it holds, and most are released before anything else is asked of them.
     Resting(Box<Place>),
@@ -83,6 +86,7 @@ pub(super) struct Ticket {
     pub(super) claim: Claim,
     pub(super) board: Board,
     pub(super) stage: Shared<Stage>,
+    pub(super) step: Step,
     /// When the session last spoke of it.
     pub(super) said: AtomicU64,
     /// How long the server keeps it after that, once it is known.
@@ -125,10 +129,14 @@ pub(super) async fn join(ticket: Arc<Ticket>) {
 }
 
 /// Takes the claim out of its line.
-pub(super) async fn leave(ticket: Arc<Ticket>, mut place: Box<Place>) -> Result<Release> {
+pub(super) async fn leave(
+    ticket: Arc<Ticket>,
+    mut place: Box<Place>,
+    reply: oneshot::Sender<Result<Release>>,
+) {
     let left = place.leave().await;
     ticket.end(End::Left);
-    left
+    let _ = reply.send(left);
 }
 
 /// Keeps the claim until it leaves or ends.
@@ -152,8 +160,9 @@ impl Ticket {
         }
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        matches!(&*self.stage.lock(), Stage::Resting(_))
+    /// Whether nobody may ever look at it again: it rests, or whoever took it in hand does nothing.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.step.is_open() || matches!(&*self.stage.lock(), Stage::Resting(_))
     }
 
     /// Takes it in hand, if it rests.
@@ -168,8 +177,9 @@ impl Ticket {
         }
     }
 
-    /// It has rested long enough, or something is asked of it.
+    /// From now on a task takes care of it.
     pub(super) fn wake(self: &Arc<Self>) {
+        self.step.hand_over(&self.core);
         if let Some(place) = self.pick_up() {
             self.hand_to_a_task(&mut self.stage.lock(), place);
         }
@@ -184,7 +194,7 @@ impl Ticket {
             Some(until) if !asked => {
                 *stage = Stage::Resting(place);
                 drop(stage);
-                self.core.let_rest(self, until);
+                self.core.attend(self, until);
             }
             _ => self.hand_to_a_task(&mut stage, place),
         }
@@ -197,7 +207,7 @@ impl Ticket {
                 .into_iter()
                 .for_each(|command| drop(commands.send(command)));
         }
-        drop(self.core.runtime.spawn(keep(self.clone(), place, inbox)));
+        drop(self.core.spawn(keep(self.clone(), place, inbox)));
     }
 
     /// Nothing of it is left.
