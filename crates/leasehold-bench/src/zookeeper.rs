@@ -16,6 +16,8 @@ use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
 const SLICE: Duration = Duration::from_secs(2);
+/// Of one locker alone: short, and often in turn, because the machine changes its pace from one second to the next.
+const SHORT: Duration = Duration::from_millis(400);
 const PROCESSES: usize = 2;
 const LOCKERS_EACH: usize = 15;
 
@@ -34,9 +36,9 @@ fn ready(command: &mut Command) -> Process {
 }
 
 /// Lock and release, a second, of one or several lockers in a process.
-fn cycles(peers: &mut [Process], path: &str, lockers: usize) -> Outcome<f64> {
+fn cycles(peers: &mut [Process], path: &str, lockers: usize, slice: Duration) -> Outcome<f64> {
     for peer in peers.iter_mut() {
-        peer.say(&format!("cycles {path} {lockers} {}", SLICE.as_millis()));
+        peer.say(&format!("cycles {path} {lockers} {}", slice.as_millis()));
     }
     let mut total = 0.0;
     for peer in peers {
@@ -44,7 +46,7 @@ fn cycles(peers: &mut [Process], path: &str, lockers: usize) -> Outcome<f64> {
         let count: f64 = said.strip_prefix("cycles ").ok_or(said.clone())?.parse()?;
         total += count;
     }
-    Ok(total / SLICE.as_secs_f64())
+    Ok(total / slice.as_secs_f64())
 }
 
 /// One locker, nobody else.
@@ -59,8 +61,8 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
         ("kazoo", kazoo(&server), 3.0),
     ] {
         let mut peer = [peer];
-        let duel = duel(settings.repeats, ours, || {
-            cycles(&mut peer, "/bench/peer", 1)
+        let duel = duel(settings.many(), ours, || {
+            cycles(&mut peer, "/bench/peer", 1, SHORT)
         })?;
         let row = format!("zookeeper uncontended beside {name}");
         Row::ratio(&row, "/s", &duel, Goal::AtLeast(goal)).print();
@@ -68,7 +70,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     }
     let (received, zxid) = (server.received(), server.zxid());
     let rate: f64 = runtime.block_on(runtime.spawn(alone(client.clone())))??;
-    let cycles = rate * SLICE.as_secs_f64();
+    let cycles = rate * SHORT.as_secs_f64();
     let each = |count: u64| Spread::of(vec![count as f64 / cycles]);
     let requests = each(server.received() - received);
     Row::alone(
@@ -90,7 +92,7 @@ fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Proces
     let writes = async |client: zookeeper_client::Client| {
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (watch, mut count) = (Watch::start(), 0.0);
-        while watch.elapsed() < SLICE {
+        while watch.elapsed() < SHORT {
             let (_, sequence) = client.create("/bare-", &[], &options).await?;
             client.delete(&format!("/bare-{sequence}"), None).await?;
             count += 1.0;
@@ -98,7 +100,9 @@ fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Proces
         Ok::<f64, zookeeper_client::Error>(count / watch.elapsed().as_secs_f64())
     };
     let bare = || Ok(runtime.block_on(writes(client.clone()))?);
-    let duel = duel(settings.repeats, bare, || cycles(peer, "/bench/peer", 1))?;
+    let duel = duel(settings.many(), bare, || {
+        cycles(peer, "/bench/peer", 1, SHORT)
+    })?;
     let name = format!("zookeeper bare writes beside {name}");
     Row::read(&name, "/s", &duel).print();
     Ok(())
@@ -108,7 +112,7 @@ async fn alone(client: Client) -> leasehold::Result<f64> {
     let mutex = client.mutex("ours");
     let watch = Watch::start();
     let mut count = 0.0;
-    while watch.elapsed() < SLICE {
+    while watch.elapsed() < SHORT {
         let _ = mutex.lock().await?.release().await?;
         count += 1.0;
     }
@@ -124,7 +128,7 @@ pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
         let duel = duel(
             settings.repeats,
             || ours(&url, how),
-            || cycles(&mut peers, "/bench/contended", LOCKERS_EACH),
+            || cycles(&mut peers, "/bench/contended", LOCKERS_EACH, SLICE),
         )?;
         let name = format!("zookeeper 2 x 15 {case} beside curator");
         Row::ratio(&name, "/s", &duel, Goal::AtLeast(goal)).print();
