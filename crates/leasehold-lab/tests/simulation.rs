@@ -65,3 +65,11 @@ fn seeds_that_were_judged_wrongly() {
         assert!(verdict.is_good(), "{verdict}");
     }
 }
+
+/// A wait was granted after its own lease had ended, joined again and was refused: it was told that nothing had happened
+/// while the engine still had its first claim, and was then in its own way.
+#[test]
+fn a_seed_that_was_told_an_untruth() {
+    let (verdict, _) = simulate(Locks::Semaphore, 3_502_376_943).unwrap();
+    assert!(verdict.is_good(), "{verdict}");
+}

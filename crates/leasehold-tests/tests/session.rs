@@ -259,6 +259,37 @@ async fn an_old_answer_does_not_end_a_new_grant() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
+/// Waits for the name with this fault on its beats, until its own lease is over and the holder leaves; then it joins again
+/// and is refused.
+async fn refused_at_the_second_place(w: &World, beats: Fault) -> leasehold::Error {
+    let held = w.b.mutex("x").lock().await.unwrap();
+    w.plan.set(Op::Heartbeat, beats);
+    // What is left behind is not to be freed by its release.
+    w.plan.set(Op::Release, Fault::Hang);
+    let wait = w.a.mutex("x");
+    let (refused, released) = tokio::join!(wait.lock(), async {
+        tokio::time::sleep(LEASE / 2).await;
+        w.plan.set(Op::Claim, Fault::Refuse);
+        tokio::time::sleep(LEASE).await;
+        held.release().await
+    });
+    assert_eq!(released.unwrap(), Released::Released);
+    refused.unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_told_too_late_may_have_happened() {
+    let w = World::new().await;
+    let error = refused_at_the_second_place(&w, Fault::LoseReply).await;
+    assert!(w.b.mutex("x").try_lock().await.unwrap().is_none());
+    assert!(error.may_have_happened(), "{error}");
+    // The engine ended its place, and told: nothing can be left of it.
+    let w = World::new().await;
+    let error = refused_at_the_second_place(&w, Fault::Hang).await;
+    assert!(w.idle().await);
+    assert!(!error.may_have_happened(), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_eviction_nobody_told_is_told_by_the_next_heartbeat() {
     let w = World::new().await;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use leasehold::engine::Micros;
 
+use super::ends::{Ends, Loose};
 use super::{Answer, Call, Effect, History, Hold, NEVER, Record, Taken, What};
 use crate::Outcome;
 
@@ -46,16 +47,14 @@ struct Desk {
     /// Who was killed.
     dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
-    /// Who is cut off, and since when; and who was.
+    /// Who is cut off, and since when.
     cut: HashMap<String, Micros>,
-    cuts: Vec<(String, Micros, Micros)>,
-    /// Requests of which nobody was told an end, with their leases.
-    loose: Vec<(usize, Micros)>,
+    ends: Ends,
     fault_since: HashMap<String, Micros>,
 }
 
 /// Whether somebody is the victim, a task of it, or one who follows it in its place: `w1` is followed by `w1.1`.
-fn belongs(who: &str, victim: &str) -> bool {
+pub(super) fn belongs(who: &str, victim: &str) -> bool {
     let rest = who.strip_prefix(victim);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
@@ -116,7 +115,8 @@ impl Desk {
             }
             What::Resumed(victim) => {
                 for who in self.those_of(&victim) {
-                    let _ = self.paused.remove(&who);
+                    let since = self.paused.remove(&who).unwrap_or(t);
+                    self.ends.stops.entry(who).or_default().push((since, t));
                 }
             }
             What::Cut(victim) => {
@@ -125,7 +125,7 @@ impl Desk {
             }
             What::Mended(victim) => {
                 let since = self.cut.remove(&victim).unwrap_or(t);
-                self.cuts.push((victim, since, t));
+                self.ends.cuts.push((victim, since, t));
             }
             What::Fault { fault, on: true } => {
                 self.history.faults_made += 1;
@@ -244,11 +244,15 @@ impl Desk {
     }
 
     fn push(&mut self, open: Open, last: Micros) {
-        let lease = open.lease;
+        let loose = Loose {
+            at: self.history.holds.len(),
+            lease: open.lease,
+            let_go: let_go(&open, last),
+        };
         let hold = close(open, last);
         let ended = hold.told_held || matches!(hold.answer, Answer::Busy | Answer::Failed);
         if !ended {
-            self.loose.push((self.history.holds.len(), lease));
+            self.ends.loose.push(loose);
         }
         self.history.holds.push(hold);
     }
@@ -300,40 +304,24 @@ impl Desk {
         for (_, since) in std::mem::take(&mut self.fault_since) {
             self.history.faults.push((since, last));
         }
-        self.outlast_faults();
+        self.ends.apply(&mut self.history);
         self.history
             .holds
             .sort_by_key(|hold| (hold.call, hold.who, hold.op));
     }
 }
 
-impl Desk {
-    /// What was sent before or during a fault may arrive after it: a request nobody was told the end of can be in the way
-    /// for a lease more.
-    fn outlast_faults(&mut self) {
-        let everybody = self
-            .history
-            .faults
-            .iter()
-            .map(|(from, to)| ("", *from, *to));
-        let somebody = self.cuts.iter().map(|(who, from, to)| (&**who, *from, *to));
-        let mut faults: Vec<_> = everybody.chain(somebody).collect();
-        faults.sort_unstable_by_key(|(_, from, _)| *from);
-        for (index, lease) in &self.loose {
-            let hold = &mut self.history.holds[*index];
-            let who = &self.history.whos[hold.who as usize];
-            for (victim, from, to) in &faults {
-                let own = victim.is_empty() || belongs(who, victim);
-                if own && *from <= hold.free && *to >= hold.call {
-                    hold.free = hold.free.max(to.saturating_add(*lease));
-                }
-            }
-        }
-    }
-}
-
 fn holds(open: &Open) -> bool {
     open.hold.answer == Answer::Granted && open.release == NEVER && open.lost == NEVER
+}
+
+/// When its process no longer spoke for a request, unless it died.
+fn let_go(open: &Open, last: Micros) -> Option<Micros> {
+    let at = match open.hold.answer {
+        Answer::Granted => open.release.min(open.lost),
+        _ => open.hold.got,
+    };
+    (open.gone == NEVER).then_some(at.min(last))
 }
 
 /// The end of a request, as far as it is known by `last`.

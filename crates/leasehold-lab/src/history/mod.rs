@@ -4,6 +4,7 @@
 //! stamp of a call before it was made: the time in which a lock is known to be held is never longer than it was.
 
 mod assemble;
+mod ends;
 mod file;
 
 use std::collections::HashMap;

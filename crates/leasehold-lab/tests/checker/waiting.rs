@@ -36,6 +36,59 @@ fn busy_is_told_only_if_somebody_is_there() {
     assert_broken([held(), tries(60), stood].concat(), &[]);
 }
 
+/// Asks at 10 and holds from 20, valid until 45 unless renewed; then this.
+fn held_and(then: &[(u64, What)]) -> Vec<Record> {
+    let granted = What::Granted {
+        fence: 1,
+        until: 45,
+    };
+    let held = [(10, call(1, 1, 0)), (20, granted)];
+    let all = held.iter().chain(then);
+    all.map(|(t, what)| record(*t, "a", 1, what.clone()))
+        .collect()
+}
+
+/// The last moment at which a try may be told that this is in its way.
+fn assert_in_the_way_until(last: u64, of: &[Record]) {
+    assert_broken([of, &told_busy(last, 1)].concat(), &[]);
+    let late = [of, &told_busy(last + 1, 1)].concat();
+    assert_broken(late, &[Promise::ToldOutcome]);
+}
+
+/// A beat under way when a claim is let go may be heard a third of the lease later, and the release may be lost.
+#[test]
+fn what_was_let_go_may_have_a_beat_under_way() {
+    let cancelled = [(10, call(1, 1, 0)), (40, What::Cancelled)];
+    let cancelled = cancelled.map(|(t, what)| record(t, "a", 1, what));
+    let (heard, kept) = (40 + 333, 1_000);
+    assert_in_the_way_until(heard + kept, &cancelled);
+    assert_in_the_way_until(heard + kept, &held_and(&[(40, What::Release)]));
+    let told = |held| What::Released { held, asked: true };
+    let lost = [(40, What::Lost), (41, What::Release), (42, told(false))];
+    assert_in_the_way_until(heard + kept, &held_and(&lost));
+    // Nobody beats for what the engine has taken back, nor for the dead.
+    assert_in_the_way_until(42, &held_and(&[(40, What::Release), (42, told(true))]));
+    let died = vec![record(40, "lab", 0, What::Crashed("a".into()))];
+    assert_in_the_way_until(40 + kept, &[held_and(&[]), died].concat());
+}
+
+/// While the process stands still, so does its beat; without a word for a lease there is nothing left to keep.
+#[test]
+fn a_beat_under_way_may_stand_still() {
+    let stopped = |from, to| {
+        let stop = [
+            record(from, "lab", 0, What::Paused("a".into())),
+            record(to, "lab", 0, What::Resumed("a".into())),
+        ];
+        [held_and(&[(40, What::Release)]), stop.to_vec()].concat()
+    };
+    let kept = 1_000;
+    assert_in_the_way_until(40 + 333 + 300 + kept, &stopped(100, 400));
+    assert_in_the_way_until(40 + 333 + 60 + kept, &stopped(30, 100));
+    assert_in_the_way_until(40 + 1_000 + kept, &stopped(100, 5_000));
+    assert_in_the_way_until(40 + 333 + kept, &stopped(374, 500));
+}
+
 #[test]
 fn nobody_passes_who_is_about_to_get_several() {
     let tries = |t| told_busy(t, 3);

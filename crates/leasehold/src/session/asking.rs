@@ -22,9 +22,14 @@ impl Keeper {
         mut claim: Claim,
         keep_alive: bool,
     ) -> Result<Option<Arc<Grant>>> {
-        loop {
+        // Whether the engine may still have an earlier claim of this request: then an error leaves that open too.
+        let mut left = false;
+        let error = loop {
             // Armed before the first byte leaves.
-            let armed = self.arm(&claim, keep_alive)?;
+            let armed = match self.arm(&claim, keep_alive) {
+                Ok(armed) => armed,
+                Err(closed) => break closed,
+            };
             let sent = self.clock.now();
             let (outcome, now) = match self.session.claim_now(&claim) {
                 // Nothing was waited for: the clock is not looked at again.
@@ -44,19 +49,16 @@ impl Keeper {
                     armed.forget();
                     return Ok(None);
                 }
-                Ok(Outcome::Ended(Ended::Down(why))) => return Err(self.down(&claim, &why)),
+                Ok(Outcome::Ended(Ended::Down(why))) => break self.down(&claim, &why),
                 // Our place in line is gone (a pause, an eviction): join again, as somebody new.
                 Ok(Outcome::Ended(_)) => {}
-                Err(error) => {
-                    if !error.may_have_happened() {
-                        armed.forget();
-                    }
-                    return Err(error.of(&claim.name));
-                }
+                Ok(Outcome::Late) => left = true,
+                Err(error) => break armed.failed(error.of(&claim.name)),
             }
             drop(armed);
             claim = anew(claim);
-        }
+        };
+        Err(if left { error.perhaps() } else { error })
     }
 
     /// One claim, from the first byte to the end of its wait, unless it was answered at once.
@@ -200,6 +202,14 @@ impl Armed<'_> {
     /// The claim is held by a grant now.
     fn disarm(mut self) {
         self.claim = None;
+    }
+
+    /// The claim may be in the line, if the error leaves that open.
+    fn failed(self, error: Error) -> Error {
+        if !error.may_have_happened() {
+            self.forget();
+        }
+        error
     }
 
     /// The claim is surely not in the line.

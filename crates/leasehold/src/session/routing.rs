@@ -58,8 +58,7 @@ impl Keeper {
                 let now = self.clock.now();
                 let over = entry.valid_until() <= now;
                 let outcome = match outcome {
-                    // Told after our own lease ended: by now it may be somebody else's.
-                    Outcome::Granted(_) if over => Outcome::Ended(Ended::Expired),
+                    Outcome::Granted(_) if over => Outcome::Late,
                     Outcome::Granted(held) => {
                         let kept = self.session.lease(&claim);
                         let claim = Arc::unwrap_or_clone(claim);
@@ -77,7 +76,7 @@ impl Keeper {
             (Phase::Held { grant, .. }, Outcome::Granted(held)) => {
                 let _ = grant.set_wanted(held.wanted);
             }
-            (Phase::Held { .. }, Outcome::Busy) => {}
+            (Phase::Held { .. }, Outcome::Busy | Outcome::Late) => {}
             (Phase::Held { grant, .. }, Outcome::Ended(why)) => {
                 let grant = grant.clone();
                 let _ = table.remove(&id);

@@ -47,6 +47,8 @@ pub(super) enum Outcome {
     Granted(Held),
     /// A try found no room.
     Busy,
+    /// Granted, and told after our own lease ended: by now it may be somebody else's, or still ours.
+    Late,
     Ended(Ended),
 }
 
