@@ -152,11 +152,15 @@ async fn keep(ticket: Arc<Ticket>, place: Box<Place>, commands: mpsc::UnboundedR
 impl Ticket {
     /// Asks whoever takes care of it. If nobody does any more, what was asked is dropped.
     pub(super) fn send(self: &Arc<Self>, command: Command) {
-        self.wake();
-        match &mut *self.stage.lock() {
-            Stage::InHand(commands) => commands.push(command),
-            Stage::Kept(commands) => drop(commands.send(command)),
-            Stage::Resting(_) | Stage::Over => {}
+        loop {
+            self.wake();
+            match &mut *self.stage.lock() {
+                Stage::InHand(commands) => return commands.push(command),
+                Stage::Kept(commands) => return drop(commands.send(command)),
+                // It was laid down just now.
+                Stage::Resting(_) => {}
+                Stage::Over => return,
+            }
         }
     }
 
