@@ -48,8 +48,14 @@ fn copy_source(source: &Path, copy: &Path) -> Outcome<()> {
         std::fs::remove_dir_all(copy)?;
     }
     std::fs::create_dir_all(copy)?;
-    let parts =
-        ["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map(|part| source.join(part));
+    let parts = [
+        "crates",
+        "interop",
+        "Cargo.toml",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+    ]
+    .map(|part| source.join(part));
     let status = Command::new("cp")
         .args(["-r", "-t"])
         .arg(copy)
