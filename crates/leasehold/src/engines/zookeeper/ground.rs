@@ -8,14 +8,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::wire::{Watch, With};
+use crate::name::Name;
 use crate::sync::Shared;
 
 /// Of one name's node.
-#[derive(Default)]
 pub(super) struct Ground {
+    /// Its path.
+    pub(super) base: Arc<str>,
     /// Fires when the node is deleted.
     watch: Option<Watch>,
     /// No child with this number or a smaller one is left, but a claim's own.
@@ -23,6 +26,15 @@ pub(super) struct Ground {
 }
 
 impl Ground {
+    /// A node of which nothing is known.
+    pub(super) fn new(base: impl Into<Arc<str>>) -> Self {
+        Self {
+            base: base.into(),
+            watch: None,
+            clear: None,
+        }
+    }
+
     /// What the next claim has to ask besides making its node. Only a name that is used again is worth a watch.
     pub(super) fn with(&mut self) -> With {
         match (self.is_same(), self.clear) {
@@ -63,7 +75,7 @@ impl Ground {
         if fired == Poll::Pending {
             return true;
         }
-        *self = Self::default();
+        (self.watch, self.clear) = (None, None);
         false
     }
 }
@@ -73,30 +85,29 @@ const MOST: usize = 64;
 
 /// Of the names that were used last, while nobody of ours stands there; the last one at the end.
 #[derive(Default)]
-pub(super) struct Grounds(Shared<VecDeque<(String, Ground)>>);
+pub(super) struct Grounds(Shared<VecDeque<(Name, Ground)>>);
 
 impl Grounds {
-    pub(super) fn take(&self, base: &str) -> Ground {
+    pub(super) fn take(&self, name: &Name) -> Option<Ground> {
         let mut all = self.0.lock();
-        let at = all.iter().rposition(|(of, _)| of == base);
-        let taken = at.and_then(|at| all.remove(at));
-        taken.map(|(_, ground)| ground).unwrap_or_default()
+        let at = all.iter().rposition(|(of, _)| of == name)?;
+        all.remove(at).map(|(_, ground)| ground)
     }
 
     /// Whether the next claim there need not ask for others.
-    pub(super) fn know(&self, base: &str) -> bool {
+    pub(super) fn know(&self, name: &Name) -> bool {
         let mut all = self.0.lock();
         let mut grounds = all.iter_mut().rev();
-        let ground = grounds.find(|(of, _)| of == base);
+        let ground = grounds.find(|(of, _)| of == name);
         ground.is_some_and(|(_, ground)| ground.with() == With::Nothing)
     }
 
-    pub(super) fn keep(&self, base: &str, ground: Ground) {
+    pub(super) fn keep(&self, name: &Name, ground: Ground) {
         if ground.watch.is_none() && ground.clear.is_none() {
             return;
         }
         let mut all = self.0.lock();
-        let other = all.iter().rposition(|(of, _)| of == base);
+        let other = all.iter().rposition(|(of, _)| of == name);
         match other {
             // Two claims stood there at a time. What one of them knew stays true.
             Some(_) if ground.watch.is_none() => return,
@@ -104,7 +115,7 @@ impl Grounds {
             None if all.len() == MOST => drop(all.pop_front()),
             None => {}
         }
-        all.push_back((base.to_owned(), ground));
+        all.push_back((name.clone(), ground));
     }
 }
 
@@ -121,10 +132,14 @@ mod tests {
     use super::super::wire::Seen;
     use super::*;
 
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
     /// A ground where a claim with this number was alone, and what fires its watch.
     fn ground(number: i64) -> (Ground, oneshot::Sender<()>) {
         let (fire, fired) = oneshot::channel::<()>();
-        let mut ground = Ground::default();
+        let mut ground = Ground::new("/");
         ground.alone(number);
         assert_eq!(ground.with(), With::ListAndParent);
         ground.watch(Box::pin(async move {
@@ -152,30 +167,32 @@ mod tests {
 
     #[test]
     fn the_names_used_last_are_remembered() {
-        let (grounds, base) = (Grounds::default(), |at: usize| format!("/{at}"));
+        let (grounds, named) = (Grounds::default(), |at: usize| name(&at.to_string()));
         let mut fires = Vec::new();
         for at in 0..=MOST {
             let (ground, fire) = ground(7);
-            grounds.keep(&base(at), ground);
+            grounds.keep(&named(at), ground);
             fires.push(fire);
         }
         assert!(fires[0].is_closed(), "no longer watched");
-        assert!(grounds.know(&base(1)) && !grounds.know(&base(0)));
-        assert_eq!(grounds.take(&base(0)).with(), With::List);
-        assert_eq!(grounds.take(&base(1)).with(), With::Nothing);
-        assert_eq!(grounds.take(&base(1)).with(), With::List, "taken");
+        assert!(grounds.know(&named(1)) && !grounds.know(&named(0)));
+        assert!(grounds.take(&named(0)).is_none());
+        let with = grounds.take(&named(1)).map(|mut ground| ground.with());
+        assert_eq!(with, Some(With::Nothing));
+        assert!(grounds.take(&named(1)).is_none(), "taken");
     }
 
     #[test]
     fn of_two_claims_at_a_time_the_one_that_watched_is_kept() {
-        let grounds = Grounds::default();
+        let (grounds, name) = (Grounds::default(), name("stock"));
         let (watched, _fire) = ground(7);
-        grounds.keep("/", watched);
-        let mut other = Ground::default();
+        grounds.keep(&name, watched);
+        let mut other = Ground::new("/");
         other.alone(8);
-        grounds.keep("/", other);
-        assert_eq!(grounds.take("/").with(), With::Nothing);
-        grounds.keep("/", Ground::default());
+        grounds.keep(&name, other);
+        let with = grounds.take(&name).map(|mut ground| ground.with());
+        assert_eq!(with, Some(With::Nothing));
+        grounds.keep(&name, Ground::new("/"));
         assert_eq!(grounds.0.lock().len(), 0, "nothing is known of it");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ground::Ground;
 use super::link::Link;
 use super::node::{EVICTED, encode};
 use super::note::Note;
@@ -30,7 +31,6 @@ macro_rules! each {
 
 impl Layout {
     pub(super) fn new(link: Arc<Link>, core: &Core, claim: &Claim) -> Self {
-        let base = Self::base(core, &claim.name);
         let note = Note {
             weight: claim.mode.weight(),
             capacity: claim.mode.capacity(),
@@ -39,14 +39,15 @@ impl Layout {
             who: core.who.clone(),
         };
         match claim.mode {
-            Mode::Permits { .. } => Self::Permits(Permits::new(link, base, claim.id, note)),
-            mode => Self::Seat(Seat::new(link, base, claim.id, mode, note)),
+            Mode::Permits { .. } => {
+                Self::Permits(Permits::new(link, core.base(&claim.name), claim.id, note))
+            }
+            _ => {
+                let ground = link.grounds.take(&claim.name);
+                let ground = ground.unwrap_or_else(|| Ground::new(core.base(&claim.name)));
+                Self::Seat(Seat::new(link, ground, claim, note))
+            }
         }
-    }
-
-    /// The node of a name.
-    pub(super) fn base(core: &Core, name: &Name) -> String {
-        [core.root(), "/", &encode(name)].concat()
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {
@@ -58,7 +59,11 @@ impl Layout {
     }
 
     pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
-        each!(self, seat => seat.join().await)
+        match self {
+            Self::Seat(seat) => seat.join().await,
+            // In a box: it would make every claim's future larger than what is allocated quickly.
+            Self::Permits(permits) => Box::pin(permits.join()).await,
+        }
     }
 
     pub(super) async fn look(&mut self) -> Result<Stand, Fail> {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::ground::Grounds;
+use super::note::Written;
 use super::wire::{Answer, Line, Lines, Trouble, Wire};
 use crate::engine::{Event, Inbox};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -22,6 +23,7 @@ pub(super) struct Link {
     /// Cancelled when the session is over.
     pub(super) over: CancellationToken,
     pub(super) grounds: Grounds,
+    pub(super) written: Written,
 }
 
 /// A follower passes our words on to the leader up to half a tick late, and a session has at least two ticks. So a
@@ -63,6 +65,7 @@ impl Link {
             shortest: given > asked,
             over,
             grounds: Grounds::default(),
+            written: Written::default(),
         }))
     }
 

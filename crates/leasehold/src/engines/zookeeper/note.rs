@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Identity;
+use crate::sync::Shared;
 
 /// The first word of every note, with the version of its form.
 const MARK: &str = "leasehold/1";
@@ -52,6 +53,24 @@ impl Note {
     }
 }
 
+/// The bytes of the note that was written last: most claims of a session say the same.
+#[derive(Debug, Default)]
+pub(super) struct Written(Shared<Option<(Note, Arc<[u8]>)>>);
+
+impl Written {
+    pub(super) fn of(&self, note: &Note) -> Arc<[u8]> {
+        let mut last = self.0.lock();
+        match &*last {
+            Some((same, bytes)) if same == note => bytes.clone(),
+            _ => {
+                let bytes: Arc<[u8]> = note.write().into();
+                *last = Some((note.clone(), bytes.clone()));
+                bytes
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,7 +84,17 @@ mod tests {
             czxid: 0,
             who: Arc::new(Identity::new("host", 7, "a command with spaces")),
         };
-        assert_eq!(Note::read(&note.write()), Some(note));
+        assert_eq!(Note::read(&note.write()), Some(note.clone()));
+        let (written, other) = (
+            Written::default(),
+            Note {
+                czxid: 9,
+                ..note.clone()
+            },
+        );
+        for note in [&note, &note, &other, &note] {
+            assert_eq!(*written.of(note), note.write());
+        }
         for other in [
             &b"127.0.0.1"[..],
             b"",

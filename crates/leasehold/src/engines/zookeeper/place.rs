@@ -273,9 +273,9 @@ impl Place {
         }
     }
 
-    /// Until when it can do without news, if it can.
-    pub(super) fn rests_until(&self) -> Option<Micros> {
-        (self.held.is_some() && self.layout.is_deaf()).then_some(self.look_at)
+    /// Whether it can do without news for a while.
+    pub(super) const fn may_rest(&self) -> bool {
+        self.held.is_some() && self.layout.is_deaf()
     }
 
     /// Who took our node away, as far as it was written down.

@@ -7,11 +7,12 @@ use super::link::{Link, failed};
 use super::node::{Kind, LEASES, LOCKS, contenders, marker, prefix};
 use super::note::Note;
 use super::rule::{Verdict, verdict, was_semaphore};
-use super::wire::{Facts, Trouble, Watch, With};
-use crate::claim::ClaimId;
+use super::wire::{Answer, Facts, Joined, Trouble, Watch, With};
+use crate::claim::{Claim, ClaimId};
 use crate::engine::{Mode, RW_CAPACITY};
 use crate::error::{Error, ErrorKind, Step};
 use crate::line::Refusal;
+use crate::name::Name;
 
 /// Where a claim stands, and what to wait for.
 pub(super) enum Stand {
@@ -48,27 +49,27 @@ const SEQUENCE_END: i64 = (1 << 31) - (1 << 16);
 
 pub(super) struct Seat {
     pub(super) link: Arc<Link>,
-    /// The name's node.
-    pub(super) base: String,
+    name: Name,
     id: ClaimId,
     mode: Mode,
     pub(super) note: Note,
     own: Option<(String, Facts)>,
+    /// The name's node.
     ground: Ground,
     /// Fires when the line changes, if it was armed.
     pub(super) behind: Option<Watch>,
 }
 
 impl Seat {
-    pub(super) fn new(link: Arc<Link>, base: String, id: ClaimId, mode: Mode, note: Note) -> Self {
+    pub(super) fn new(link: Arc<Link>, ground: Ground, claim: &Claim, note: Note) -> Self {
         Self {
             link,
-            base,
-            id,
-            mode,
+            name: claim.name.clone(),
+            id: claim.id,
+            mode: claim.mode,
             note,
             own: None,
-            ground: Ground::default(),
+            ground,
             behind: None,
         }
     }
@@ -81,24 +82,28 @@ impl Seat {
         }
     }
 
-    /// The path of its node.
+    /// The path of the name's node.
+    fn base(&self) -> &str {
+        &self.ground.base
+    }
+
+    /// The path of its own node.
     pub(super) fn path(&self) -> Option<String> {
         let (name, _) = self.own.as_ref()?;
-        Some([&self.base, "/", name].concat())
+        Some([self.base(), "/", name].concat())
     }
 
     /// Joins the line: one round trip where nobody is before it, and one request where nobody came since the last one.
     pub(super) async fn join(&mut self) -> Result<Stand, Fail> {
-        self.ground = self.link.grounds.take(&self.base);
         let (prefix, with) = (prefix(self.id, marker(self.mode)), self.ground.with());
-        let taken = take_place(&self.link, &self.base, &prefix, &self.note, with).await?;
+        let taken = take_place(&self.link, self.base(), &prefix, &self.note, with).await?;
         let sequence = taken.own.0.strip_prefix(&*prefix).map(str::parse);
         self.own = Some(taken.own);
         let Some(sequence) = sequence
             .and_then(Result::ok)
             .filter(|sequence| !is_full(*sequence))
         else {
-            return Err(Fail::Refused(overflow(&self.base)));
+            return Err(Fail::Refused(overflow(self.base())));
         };
         if let Some(watch) = taken.parent {
             self.ground.watch(watch);
@@ -118,7 +123,7 @@ impl Seat {
             true => self.ground.alone(sequence),
             false => self.ground.shared(),
         }
-        self.judge(children).await
+        Box::pin(self.judge(children)).await
     }
 
     /// Whether its node is there, and nothing else that matters.
@@ -130,7 +135,7 @@ impl Seat {
 
     /// Lists the line, and watches for its next change; none if the name's node is gone.
     async fn list_watched(&mut self) -> Result<Option<Vec<String>>, Fail> {
-        let base = &self.base;
+        let base = self.base();
         let listed = self.link.again(|| self.link.wire.list_watched(base));
         let (children, watch) = match listed.await {
             Err(Trouble::NoNode) => return Ok(None),
@@ -142,7 +147,7 @@ impl Seat {
 
     /// Looks at the line again.
     pub(super) async fn look(&mut self) -> Result<Stand, Fail> {
-        let base = &self.base;
+        let base = self.base();
         match self.link.again(|| self.link.wire.list(base)).await {
             Ok(children) => self.judge(children).await,
             Err(Trouble::NoNode) => Ok(Stand::Gone),
@@ -158,14 +163,14 @@ impl Seat {
                 Verdict::Conflict(kind) => return Err(Fail::Refused(conflict(kind))),
                 Verdict::Held { wanted } => {
                     if was_semaphore(&children)
-                        && let Some(refusal) = semaphore_at(&self.link, &self.base).await?
+                        && let Some(refusal) = semaphore_at(&self.link, self.base()).await?
                     {
                         return Err(Fail::Refused(refusal));
                     }
                     return Ok(Stand::Held { wanted });
                 }
                 Verdict::Behind { ahead, watch, next } => {
-                    let path = format!("{}/{watch}", self.base);
+                    let path = format!("{}/{watch}", self.base());
                     let watched = self.link.again(|| self.link.wire.read_watched(&path));
                     match watched.await {
                         Ok((_, watch)) => return Ok(Stand::Wait { ahead, watch, next }),
@@ -174,7 +179,7 @@ impl Seat {
                     }
                 }
             }
-            let base = &self.base;
+            let base = self.base();
             children = match self.link.again(|| self.link.wire.list(base)).await {
                 Err(Trouble::NoNode) => return Ok(Stand::Gone),
                 listed => listed?,
@@ -205,9 +210,10 @@ impl Seat {
         self.own = None;
         // Our own deletion has fired it: nothing is left to take back at the server.
         self.behind = None;
-        let ground = std::mem::take(&mut self.ground);
+        let unknown = Ground::new(self.ground.base.clone());
+        let ground = std::mem::replace(&mut self.ground, unknown);
         if there {
-            self.link.grounds.keep(&self.base, ground);
+            self.link.grounds.keep(&self.name, ground);
         }
         Ok(there)
     }
@@ -219,7 +225,7 @@ impl Seat {
         };
         let sequence = old.get(old.len() - 10..).unwrap_or("");
         let name = format!("{}{sequence}", prefix(self.id, marker(Mode::Read)));
-        let new = format!("{}/{name}", self.base);
+        let new = format!("{}/{name}", self.base());
         (self.note.czxid, self.note.weight) = (czxid, Mode::Read.weight());
         let data = self.note.write();
         let wire = &self.link.wire;
@@ -259,42 +265,64 @@ pub(super) async fn take_place(
     parent: &str,
     prefix: &str,
     note: &Note,
-    mut with: With,
+    with: With,
 ) -> Result<Taken, Fail> {
-    let data = note.write();
+    let data = link.written.of(note);
+    let joined = link.wire.join(parent, prefix, &data, with).await;
+    match joined.taken(with) {
+        Ok(taken) => Ok(taken),
+        // In a box: what seldom happens should not make every claim's future large.
+        Err(made) => Box::pin(take_place_at_last(link, parent, prefix, &data, made)).await,
+    }
+}
+
+impl Joined {
+    /// The place, if all that was asked for came; else what is known of the node.
+    fn taken(self, with: With) -> Result<Taken, Answer<(String, Facts)>> {
+        match (self.made, self.listed) {
+            (Ok(own), None) if with != With::Nothing => Err(Ok(own)),
+            (Ok(own), listed) => Ok(Taken {
+                own,
+                parent: self.parent,
+                listed: listed.map(|(children, behind)| (children, Some(behind))),
+            }),
+            (made, _) => Err(made),
+        }
+    }
+}
+
+/// Finds out what became of a node, makes it again if it was not made, and lists its siblings.
+async fn take_place_at_last(
+    link: &Link,
+    parent: &str,
+    prefix: &str,
+    data: &[u8],
+    mut made: Answer<(String, Facts)>,
+) -> Result<Taken, Fail> {
     loop {
-        let joined = link.wire.join(parent, prefix, &data, with).await;
-        let own = match joined.made {
-            Ok(own) => own,
+        let own = match made {
+            Ok(own) => Some(own),
             // Never used, or cleared away when it was empty.
-            Err(Trouble::NoNode) => {
-                link.mkdir(parent).await?;
-                with = With::List;
-                continue;
-            }
+            Err(Trouble::NoNode) => link.mkdir(parent).await.map(|()| None)?,
             Err(Trouble::Unknown(why)) => {
                 tracing::debug!(why, "whether the node was made is not known");
-                with = With::List;
-                match settle(link, parent, prefix).await? {
-                    Some(own) => own,
-                    None => continue,
-                }
+                settle(link, parent, prefix).await?
             }
             Err(trouble) => return Err(trouble.into()),
         };
-        let (watch, listed) = match joined.listed {
-            Some((children, behind)) => (joined.parent, Some((children, Some(behind)))),
-            None if with == With::Nothing => (None, None),
-            None => {
-                let children = link.again(|| link.wire.list(parent)).await?;
-                (None, Some((children, None)))
-            }
+        if let Some(own) = own {
+            let children = link.again(|| link.wire.list(parent)).await?;
+            return Ok(Taken {
+                own,
+                parent: None,
+                listed: Some((children, None)),
+            });
+        }
+        let joined = link.wire.join(parent, prefix, data, With::List).await;
+        made = match joined.taken(With::List) {
+            Ok(taken) => return Ok(taken),
+            Err(made) => made,
         };
-        return Ok(Taken {
-            own,
-            parent: watch,
-            listed,
-        });
     }
 }
 

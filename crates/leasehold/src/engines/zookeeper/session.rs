@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::World;
-use super::layout::Layout;
 use super::link::{Link, failed};
 use super::rest::{self, DEAF, Unattended, watch_over};
 use super::ticket::{Board, Command, Stage, Status, Ticket, join, leave};
@@ -19,6 +18,7 @@ use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Micros, micros};
 use crate::engine::{Clock, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
+use crate::name::Name;
 use crate::sync::Shared;
 
 /// What a session and the tasks of its claims share.
@@ -43,6 +43,11 @@ impl Core {
 
     pub(super) fn root(&self) -> &str {
         self.world.config.root()
+    }
+
+    /// The node of a name.
+    pub(super) fn base(&self, name: &Name) -> String {
+        self.world.base(name)
     }
 
     pub(super) fn forget(&self, id: ClaimId) {
@@ -88,7 +93,8 @@ impl Core {
             return Ok(link.clone());
         }
         let inbox = Some(self.inbox.clone());
-        let link = Link::open(&self.world.config, lease, inbox).await?;
+        // In a box: most find a session, and should not make room for opening one.
+        let link = Box::pin(Link::open(&self.world.config, lease, inbox)).await?;
         links.push(link.clone());
         self.world.remember(&link);
         Ok(link)
@@ -96,11 +102,10 @@ impl Core {
 
     /// Whether the claim may see by its number that it is alone.
     fn knows(&self, claim: &Claim) -> bool {
-        let base = Layout::base(self, &claim.name);
         let links = self.links.try_lock();
         links.is_ok_and(|links| {
             let link = links.iter().find(|link| link.fits(claim.lease));
-            link.is_some_and(|link| link.grounds.know(&base))
+            link.is_some_and(|link| link.grounds.know(&claim.name))
         })
     }
 

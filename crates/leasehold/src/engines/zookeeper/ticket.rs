@@ -194,13 +194,10 @@ impl Ticket {
         let place = Box::new(place);
         let mut stage = self.stage.lock();
         let asked = matches!(&*stage, Stage::InHand(commands) if !commands.is_empty());
-        match place.rests_until() {
-            Some(until) if !asked => {
-                *stage = Stage::Resting(place);
-                drop(stage);
-                self.core.attend(self, until);
-            }
-            _ => self.hand_to_a_task(&mut stage, place),
+        // Whoever watches over an open step watches over the rest after it too.
+        match place.may_rest() && !asked && self.step.is_open() {
+            true => *stage = Stage::Resting(place),
+            false => self.hand_to_a_task(&mut stage, place),
         }
     }
 

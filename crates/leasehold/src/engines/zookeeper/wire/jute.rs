@@ -35,7 +35,7 @@ impl Out {
     /// A frame with nothing in it.
     pub(super) fn frame() -> Self {
         let mut room = Vec::with_capacity(ROOM);
-        room.extend([0; 4]);
+        room.extend_from_slice(&[0; 4]);
         Self(room)
     }
 
@@ -46,13 +46,13 @@ impl Out {
 
     #[must_use]
     pub(super) fn int(mut self, number: i32) -> Self {
-        self.0.extend(number.to_be_bytes());
+        self.0.extend_from_slice(&number.to_be_bytes());
         self
     }
 
     #[must_use]
     pub(super) fn long(mut self, number: i64) -> Self {
-        self.0.extend(number.to_be_bytes());
+        self.0.extend_from_slice(&number.to_be_bytes());
         self
     }
 
@@ -128,8 +128,12 @@ impl<'a> In<'a> {
         }
     }
 
+    pub(super) fn str(&mut self) -> Result<&'a str, Trouble> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| senseless())
+    }
+
     pub(super) fn text(&mut self) -> Result<String, Trouble> {
-        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| senseless())
+        self.str().map(str::to_owned)
     }
 
     pub(super) fn texts(&mut self) -> Result<Vec<String>, Trouble> {

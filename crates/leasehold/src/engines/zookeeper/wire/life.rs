@@ -1,5 +1,6 @@
 //! One ZooKeeper session from its first connection to its end, over whatever connections it takes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,6 +181,9 @@ impl Life {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut blocked, mut silence) = (false, Silence::default());
         let writing = connection.writing.clone();
+        // Waited for over and over: each of them stays where it is registered.
+        let mut closed = pin!(closing.cancelled());
+        let mut wake = pin!(self.pipe.wake.notified());
         loop {
             tokio::select! {
                 // What was heard counts before what was not.
@@ -191,9 +195,12 @@ impl Life {
                     // Whoever was answered goes on first.
                     after_others().await;
                 }
-                () = self.pipe.wake.notified() => blocked = true,
+                () = &mut wake => {
+                    wake.set(self.pipe.wake.notified());
+                    blocked = true;
+                }
                 _ = writing.writable(), if blocked => {}
-                () = closing.cancelled() => return self.close(connection).await,
+                () = &mut closed => return self.close(connection).await,
                 _ = tick.tick() => {
                     let look = self.pipe.look();
                     if silence.is_too_long(&look) {

@@ -153,9 +153,9 @@ impl Wire {
         async move {
             let body = made.await?.body;
             let mut body = In(&body);
-            let path = body.text()?;
-            let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-            Ok((name, body.facts()?))
+            let path = body.str()?;
+            let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+            Ok((name.to_owned(), body.facts()?))
         }
     }
 
