@@ -17,7 +17,8 @@ use crate::table::{Goal, Row};
 
 const SLICE: Duration = Duration::from_secs(2);
 /// Of one locker alone: short, and often in turn, because the machine changes its pace from one second to the next.
-const SHORT: Duration = Duration::from_millis(400);
+const SHORT: Duration = Duration::from_millis(100);
+const OFTEN: usize = 4;
 const PROCESSES: usize = 2;
 const LOCKERS_EACH: usize = 15;
 
@@ -55,13 +56,14 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let runtime = one_thread()?;
     let url = format!("{}/bench", server.url());
     let client = runtime.block_on(leasehold::connect(&url))?;
-    let ours = || Ok(runtime.block_on(runtime.spawn(alone(client.clone())))??);
+    let alone = |slice| Ok(runtime.block_on(runtime.spawn(alone(client.clone(), slice)))??);
+    let ours = || alone(SHORT);
     for (name, peer, goal) in [
         ("curator", curator(&server), 1.8),
         ("kazoo", kazoo(&server), 3.0),
     ] {
         let mut peer = [peer];
-        let duel = duel(settings.many(), ours, || {
+        let duel = duel(OFTEN * settings.many(), ours, || {
             cycles(&mut peer, "/bench/peer", 1, SHORT)
         })?;
         let row = format!("zookeeper uncontended beside {name}");
@@ -69,8 +71,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
         floor(settings, &server, name, &mut peer)?;
     }
     let (received, zxid) = (server.received(), server.zxid());
-    let rate: f64 = runtime.block_on(runtime.spawn(alone(client.clone())))??;
-    let cycles = rate * SHORT.as_secs_f64();
+    let cycles: f64 = alone(SLICE)? * SLICE.as_secs_f64();
     let each = |count: u64| Spread::of(vec![count as f64 / cycles]);
     let requests = each(server.received() - received);
     Row::alone(
@@ -100,7 +101,7 @@ fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Proces
         Ok::<f64, zookeeper_client::Error>(count / watch.elapsed().as_secs_f64())
     };
     let bare = || Ok(runtime.block_on(writes(client.clone()))?);
-    let duel = duel(settings.many(), bare, || {
+    let duel = duel(OFTEN * settings.many(), bare, || {
         cycles(peer, "/bench/peer", 1, SHORT)
     })?;
     let name = format!("zookeeper bare writes beside {name}");
@@ -108,11 +109,11 @@ fn floor(settings: &Settings, server: &ZooKeeper, name: &str, peer: &mut [Proces
     Ok(())
 }
 
-async fn alone(client: Client) -> leasehold::Result<f64> {
+async fn alone(client: Client, slice: Duration) -> leasehold::Result<f64> {
     let mutex = client.mutex("ours");
     let watch = Watch::start();
     let mut count = 0.0;
-    while watch.elapsed() < SHORT {
+    while watch.elapsed() < slice {
         let _ = mutex.lock().await?.release().await?;
         count += 1.0;
     }

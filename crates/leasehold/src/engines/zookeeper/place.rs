@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 
 use super::layout::Layout;
+use super::link::Link;
 use super::node::REVOKE;
 use super::rest::DEAF;
 use super::seat::{Fail, Stand};
@@ -31,9 +32,15 @@ pub(super) struct Place {
 
 impl Place {
     /// Joins the line; none if it is a try that found no room.
-    pub(super) async fn join(ticket: &Arc<Ticket>) -> Result<Option<Self>, Fail> {
+    pub(super) async fn join(
+        ticket: &Arc<Ticket>,
+        link: Option<Arc<Link>>,
+    ) -> Result<Option<Self>, Fail> {
         let (core, claim) = (&ticket.core, &ticket.claim);
-        let link = core.link(claim.lease).await.map_err(Fail::Refused)?;
+        let link = match link {
+            Some(link) => link,
+            None => core.link(claim.lease).await.map_err(Fail::Refused)?,
+        };
         let _ = ticket.kept.set(link.wire.timeout());
         let mut layout = Layout::new(link, core, claim);
         let stand = match layout.join().await {

@@ -100,13 +100,12 @@ impl Core {
         Ok(link)
     }
 
-    /// Whether the claim may see by its number that it is alone.
-    fn knows(&self, claim: &Claim) -> bool {
-        let links = self.links.try_lock();
-        links.is_ok_and(|links| {
-            let link = links.iter().find(|link| link.fits(claim.lease));
-            link.is_some_and(|link| link.grounds.know(&claim.name))
-        })
+    /// The ZooKeeper session on which the claim may see by its number that it is alone.
+    fn knows(&self, claim: &Claim) -> Option<Arc<Link>> {
+        let links = self.links.try_lock().ok()?;
+        let mut links = links.iter();
+        let link = links.find(|link| link.fits(claim.lease))?;
+        link.grounds.know(&claim.name).then(|| link.clone())
     }
 
     /// One write per ZooKeeper session: a majority knows it, and what was told before has arrived.
@@ -205,11 +204,11 @@ impl Session for ZkSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let (ticket, new) = self.begin(claim)?;
         if new {
-            let (core, joining) = (&self.0, join(ticket.clone()));
+            let core = &self.0;
             match core.knows(claim) {
-                true => ticket.begin(joining),
+                Some(link) => ticket.begin(join(ticket.clone(), Some(link))),
                 // That may be a long way: what was given up should be over soon.
-                false => drop(core.spawn(joining)),
+                None => drop(core.spawn(join(ticket.clone(), None))),
             }
             let standing = ticket.standing();
             return ticket.step.on_the_way_to(standing, core).await;

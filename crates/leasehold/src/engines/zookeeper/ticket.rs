@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::link::Link;
 use super::place::Place;
 use super::rest::Step;
 use super::seat::Fail;
@@ -120,8 +121,8 @@ impl From<Fail> for End {
 }
 
 /// Takes the claim into its line. Then it rests, or a task keeps it.
-pub(super) async fn join(ticket: Arc<Ticket>) {
-    match Place::join(&ticket).await {
+pub(super) async fn join(ticket: Arc<Ticket>, link: Option<Arc<Link>>) {
+    match Place::join(&ticket, link).await {
         Ok(Some(place)) => ticket.lay_down(place),
         Ok(None) => ticket.end(End::Busy),
         Err(fail) => ticket.end(fail.into()),
