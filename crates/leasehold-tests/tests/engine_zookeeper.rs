@@ -1,4 +1,4 @@
-//! The whole contract on ZooKeeper: one server, and an ensemble of three.
+//! The whole contract on ZooKeeper: one server, one through TLS, and an ensemble of three.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use leasehold_testkit::servers::zookeeper::{Ensemble, ZooKeeper};
 
 /// A lease here is the end of a ZooKeeper session, and those are not given out in milliseconds.
 const LEASE: Duration = Duration::from_secs(2);
+const PATH: &str = "/check/locks";
 
 /// One server for all checks, an engine of its own for each: every test has a runtime of its own.
 fn subject(url: &str) -> Subject {
-    let url = Url::parse(&format!("{url}/check/locks")).expect("a URL");
+    let url = Url::parse(url).expect("a URL");
     let engine = Engine::at(&url).expect("an engine").lease(LEASE);
     let mut subject = Subject::new(engine);
     subject.lease = LEASE;
@@ -27,7 +28,18 @@ mod standalone {
         SERVER.get_or_init(ZooKeeper::start)
     }
 
-    leasehold::conformance_tests!(subject(&one().url()));
+    leasehold::conformance_tests!(subject(&format!("{}{PATH}", one().url())));
+}
+
+mod secured {
+    use super::*;
+
+    fn one() -> &'static ZooKeeper {
+        static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+        SERVER.get_or_init(ZooKeeper::tls)
+    }
+
+    leasehold::conformance_tests!(subject(&one().secured(PATH)));
 }
 
 mod ensemble {
@@ -38,7 +50,7 @@ mod ensemble {
         SERVERS.get_or_init(Ensemble::start)
     }
 
-    leasehold::conformance_tests!(subject(&three().url()));
+    leasehold::conformance_tests!(subject(&format!("{}{PATH}", three().url())));
 }
 
 mod own {

@@ -8,6 +8,14 @@ use std::process::Command;
 /// # Panics
 /// If `openssl` is not installed.
 pub fn certificates(dir: &Path) {
+    certificates_for(dir, "DNS:localhost,IP:127.0.0.1");
+}
+
+/// As [`certificates`], for a server that calls itself so.
+///
+/// # Panics
+/// If `openssl` is not installed.
+pub fn certificates_for(dir: &Path, names: &str) {
     let openssl = |args: &str| {
         let done = Command::new("openssl")
             .args(args.split_whitespace())
@@ -21,7 +29,7 @@ pub fn certificates(dir: &Path) {
         );
     };
     let name = dir.join("names");
-    std::fs::write(&name, "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("writable");
+    std::fs::write(&name, format!("subjectAltName={names}\n")).expect("writable");
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     openssl(&format!(
         "req -x509 {key} -keyout ca.key -out ca.crt -days 30 -subj /CN=test-authority"

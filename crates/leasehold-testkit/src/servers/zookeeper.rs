@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 pub use self::ensemble::Ensemble;
 use super::wall::Wall;
-use super::{Running, directory, free_port};
+use super::{Running, certificates::certificates_for, directory, free_port};
 use crate::poll::until;
 
 /// Where Debian keeps Java's libraries.
@@ -24,13 +24,24 @@ const JARS: &str = "/usr/share/java";
 #[derive(Debug)]
 pub struct ZooKeeper {
     port: u16,
+    /// The port of its TLS, if it speaks that.
+    secured: Option<u16>,
     dir: TempDir,
     wall: Option<Wall>,
     running: Mutex<Option<Running>>,
 }
 
 fn jars() -> String {
-    format!("{JARS}/zookeeper.jar:{JARS}/slf4j-simple.jar")
+    // The last ones are for TLS.
+    [
+        "zookeeper",
+        "slf4j-simple",
+        "netty-codec",
+        "netty-resolver",
+        "netty-transport-native-unix-common",
+    ]
+    .map(|name| format!("{JARS}/{name}.jar"))
+    .join(":")
 }
 
 /// How long a tick is. Sessions last at least two.
@@ -40,6 +51,42 @@ impl ZooKeeper {
     /// A server of its own, ready.
     pub fn start() -> Self {
         Self::configured(directory(), free_port(), "").started()
+    }
+
+    /// A server that speaks TLS as well, on [`secured`](Self::secured), with whoever has a certificate.
+    pub fn tls() -> Self {
+        Self::tls_as("DNS:localhost,IP:127.0.0.1")
+    }
+
+    /// As [`tls`](Self::tls), with a certificate for these names.
+    pub fn tls_as(names: &str) -> Self {
+        let (dir, port) = (directory(), free_port());
+        certificates_for(dir.path(), names);
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        let read = |name: &str| std::fs::read_to_string(file(name)).expect("readable");
+        let both = read("server.key") + &read("server.crt");
+        std::fs::write(file("server.pem"), both).expect("writable");
+        let (own, trusted) = (file("server.pem"), file("ca.pem"));
+        std::fs::write(&trusted, read("ca.crt")).expect("writable");
+        let more = format!(
+            "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             ssl.keyStore.location={own}\nssl.trustStore.location={trusted}\nssl.clientAuth=need\n"
+        );
+        let mut server = Self::configured(dir, free_port(), &more);
+        server.secured = Some(port);
+        server.started()
+    }
+
+    /// Its URL through TLS, with this path.
+    ///
+    /// # Panics
+    /// If it was not started with [`tls`](Self::tls).
+    pub fn secured(&self, path: &str) -> String {
+        let port = self.secured.expect("a server with TLS");
+        let dir = self.dir.path().display();
+        let own = format!("cert={dir}/server.crt&key={dir}/server.key");
+        format!("zookeeper://localhost:{port}{path}?tls=1&{own}&ca={dir}/ca.crt")
     }
 
     /// A server whose wall clock can be set.
@@ -67,6 +114,7 @@ impl ZooKeeper {
         std::fs::write(dir.path().join("zoo.cfg"), config).expect("a configuration");
         Self {
             port,
+            secured: None,
             dir,
             wall: None,
             running: Mutex::default(),

@@ -4,6 +4,7 @@ mod alone;
 mod answers;
 mod ensemble;
 mod nodes;
+mod secured;
 mod silence;
 
 use std::process::Command;

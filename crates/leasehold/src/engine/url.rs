@@ -146,6 +146,16 @@ impl Params {
         Some(self.given.remove(at).1)
     }
 
+    /// Whether something is on; off if it was not given.
+    #[cfg(any(feature = "redis", feature = "zookeeper"))]
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
+        match self.take(name).as_deref() {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true" | "") => Ok(true),
+            Some(other) => Err(format!("{name}={other}: write 1 or 0")),
+        }
+    }
+
     /// Refuses what nobody took.
     ///
     /// # Errors

@@ -7,5 +7,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod sql;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+mod tls;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;

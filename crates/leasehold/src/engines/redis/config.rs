@@ -1,14 +1,14 @@
 //! What a URL says.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::error::Trouble;
 use super::keys::Keys;
 use super::redisson::Kinds;
-use super::stream::{Address, Tls};
+use super::stream::Address;
 use super::wire::{Login, Target};
 use crate::engine::{Params, Url};
+use crate::engines::tls::Tls;
 use crate::error::{Result, Step};
 
 /// A deployment, as its URL describes it.
@@ -48,7 +48,7 @@ impl Config {
     }
 
     pub(super) fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
-        let tls = tls(url.scheme() == "rediss", params)?;
+        let tls = Tls::of(params, url.scheme() == "rediss").map_err(Trouble::Config)?;
         let (shape, hosts, database) = place(url, params)?;
         let redisson = match params.take("layout").as_deref() {
             None | Some("own") => None,
@@ -85,7 +85,7 @@ impl Config {
             keys,
             patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
             replicas: number(params, "replicas", 0)?,
-            evicting: flag(params, "evicting")?,
+            evicting: params.flag("evicting").map_err(Trouble::Config)?,
             redisson,
         })
     }
@@ -190,25 +190,6 @@ fn database(text: &str) -> std::result::Result<i64, Trouble> {
     }
 }
 
-fn tls(scheme: bool, params: &mut Params) -> std::result::Result<Option<Tls>, Trouble> {
-    let wanted = flag(params, "tls")? || scheme;
-    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| params.take(name));
-    if !wanted {
-        return match ca.or(cert).or(key) {
-            None => Ok(None),
-            Some(_) => Err(Trouble::Config(
-                "ca, cert and key need tls=1 or rediss://".to_owned(),
-            )),
-        };
-    }
-    let own = match (&cert, &key) {
-        (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
-        (None, None) => None,
-        _ => return Err(Trouble::Config("cert and key come together".to_owned())),
-    };
-    Tls::new(ca.as_deref().map(Path::new), own).map(Some)
-}
-
 fn number<N: std::str::FromStr>(
     params: &mut Params,
     name: &'static str,
@@ -219,14 +200,6 @@ fn number<N: std::str::FromStr>(
         Some(text) => text
             .parse()
             .map_err(|_| Trouble::Config(format!("{name}={text}: not a number that fits"))),
-    }
-}
-
-fn flag(params: &mut Params, name: &'static str) -> std::result::Result<bool, Trouble> {
-    match params.take(name).as_deref() {
-        None | Some("0" | "false") => Ok(false),
-        Some("1" | "true" | "") => Ok(true),
-        Some(other) => Err(Trouble::Config(format!("{name}={other}: write 1 or 0"))),
     }
 }
 

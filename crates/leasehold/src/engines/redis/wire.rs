@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::error::Trouble;
 use super::pipe::{self, CLOSED, Hear, Pipe};
 use super::resp::{Call, Reply};
-use super::stream::{Address, Tls, open};
+use super::stream::{Address, open};
+use crate::engines::tls::Tls;
 
 /// Who we say we are.
 #[derive(Clone, Default, PartialEq, Eq)]

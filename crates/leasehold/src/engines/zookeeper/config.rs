@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::engine::Url;
+use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// Who may use the nodes we make.
@@ -16,12 +17,13 @@ pub(super) enum Access {
 }
 
 /// One deployment, as a URL names it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Config {
     hosts: Vec<String>,
     root: String,
     auth: Option<(String, String)>,
     access: Access,
+    tls: Option<Tls>,
     /// The lease the first session is opened for, before a claim has said its own.
     pub(super) lease: Duration,
 }
@@ -55,6 +57,7 @@ impl Config {
             Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
             Some(_) => return Err(bad("acl is anyone or creator")),
         };
+        let tls = Tls::of(&mut params, false).map_err(|what| bad(&what))?;
         params.finish()?;
         let root = url.path().trim_end_matches('/').to_owned();
         if root.contains("//") || root.split('/').any(|part| matches!(part, "." | "..")) {
@@ -65,6 +68,7 @@ impl Config {
             root,
             auth,
             access,
+            tls,
             lease: LEASE,
         })
     }
@@ -91,6 +95,10 @@ impl Config {
     pub(super) fn auth(&self) -> Option<(&str, &str)> {
         let (scheme, secret) = self.auth.as_ref()?;
         Some((scheme, secret))
+    }
+
+    pub(super) fn tls(&self) -> Option<Tls> {
+        self.tls.clone()
     }
 
     pub(super) const fn access(&self) -> Access {
@@ -151,6 +159,10 @@ mod tests {
             "zookeeper://h/?auth=x",
             "zookeeper://h/?x=1",
             "zookeeper://h/a//b",
+            "zookeeper://h/?tls=perhaps",
+            "zookeeper://h/?ca=x",
+            "zookeeper://h/?tls=1&key=x",
+            "zookeeper://h/?tls=1&ca=/nowhere",
         ] {
             assert_eq!(config(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
         }

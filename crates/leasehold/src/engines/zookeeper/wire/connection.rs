@@ -3,18 +3,16 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-
+use super::channel::{Reading, Writing, open};
 use super::jute::senseless;
 use super::pipe::{Look, Pipe};
 use super::terms::{Answer, Trouble};
+use crate::engines::tls::Tls;
 
 /// A connection that serves the session.
 pub(super) struct Connection {
-    reading: OwnedReadHalf,
-    pub(super) writing: Arc<OwnedWriteHalf>,
+    reading: Reading,
+    pub(super) writing: Arc<Writing>,
     /// What was read and not yet understood.
     heard: Vec<u8>,
 }
@@ -23,11 +21,8 @@ pub(super) struct Connection {
 const ROOM: usize = 16 * 1024;
 
 impl Connection {
-    pub(super) async fn to(host: &str) -> Answer<Self> {
-        let stream = TcpStream::connect(host).await.map_err(unreached)?;
-        // Of requests that leave together the second must not wait for the answer to the first.
-        stream.set_nodelay(true).map_err(unreached)?;
-        let (reading, writing) = stream.into_split();
+    pub(super) async fn to(host: &str, tls: Option<&Tls>) -> Answer<Self> {
+        let (reading, writing) = open(host, tls).await.map_err(unreached)?;
         Ok(Self {
             reading,
             writing: Arc::new(writing),
@@ -36,20 +31,25 @@ impl Connection {
     }
 
     pub(super) async fn write(&self, mut bytes: &[u8]) -> Answer<()> {
-        while !bytes.is_empty() {
-            self.writing.writable().await.map_err(unreached)?;
-            match self.writing.try_write(bytes) {
+        loop {
+            let written = match bytes.is_empty() {
+                true => self.writing.flush().map(|()| 0),
+                false => self.writing.try_write(bytes),
+            };
+            match written {
+                Ok(0) => return Ok(()),
                 Ok(some) => bytes = &bytes[some..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.writing.writable().await.map_err(unreached)?;
+                }
                 Err(error) => return Err(unreached(error)),
             }
         }
-        Ok(())
     }
 
     /// Reads some. Dropped, nothing was read.
     pub(super) async fn read(&mut self) -> Answer<()> {
-        match self.reading.read_buf(&mut self.heard).await {
+        match self.reading.read(&mut self.heard).await {
             Ok(0) => Err(Trouble::Unknown(
                 "the server closed the connection".to_owned(),
             )),

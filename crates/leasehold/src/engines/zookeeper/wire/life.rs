@@ -13,6 +13,7 @@ use super::jute::{In, Op, Out};
 use super::pipe::{AUTH, PING, Pipe, ping};
 use super::terms::{Answer, Trouble};
 use crate::clock::{Clock, micros};
+use crate::engines::tls::Tls;
 use crate::sync::after_others;
 
 /// A session, and where it may be served.
@@ -21,6 +22,7 @@ pub(super) struct Life {
     hosts: Vec<String>,
     /// Which of them is next.
     next: usize,
+    tls: Option<Tls>,
     auth: Option<(String, Vec<u8>)>,
     id: i64,
     password: Vec<u8>,
@@ -49,6 +51,7 @@ impl Life {
             pipe,
             hosts,
             next: 0,
+            tls: config.tls(),
             auth: auth.map(|(scheme, secret)| (scheme.to_owned(), secret.as_bytes().to_vec())),
             id: 0,
             password: vec![0; 16],
@@ -130,7 +133,7 @@ impl Life {
     }
 
     async fn connect_to(&mut self, host: &str) -> Answer<Connection> {
-        let mut connection = Connection::to(host).await?;
+        let mut connection = Connection::to(host, self.tls.as_ref()).await?;
         connection.write(&self.hello()).await?;
         let answer = connection.frame().await?;
         self.welcomed(&answer)?;

@@ -1,5 +1,6 @@
 //! One ZooKeeper session and the requests the recipes need.
 
+mod channel;
 mod connection;
 mod jute;
 mod life;

@@ -8,10 +8,10 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::channel::Writing;
 use super::jute::{In, Op, Out, refusal, senseless};
 use super::terms::{Answer, Line, Seen, Trouble, Watch};
 use super::watches::{Fire, Key, Of, Watches};
@@ -36,7 +36,7 @@ pub(super) struct Pipe {
 #[derive(Default)]
 struct State {
     /// The connection there is.
-    writing: Option<Arc<OwnedWriteHalf>>,
+    writing: Option<Arc<Writing>>,
     /// What was asked there, and how much of it is written.
     out: Vec<u8>,
     written: usize,
@@ -177,7 +177,7 @@ impl Pipe {
     }
 
     /// The connection is up.
-    pub(super) fn up(&self, writing: Arc<OwnedWriteHalf>) {
+    pub(super) fn up(&self, writing: Arc<Writing>) {
         let mut state = self.state.lock();
         state.writing = Some(writing);
         for (request, asked) in std::mem::take(&mut state.waiting) {
@@ -320,7 +320,10 @@ impl State {
         }
         self.out.clear();
         self.written = 0;
-        Ok(true)
+        match writing.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            flushed => flushed.map(|()| true),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::channel::halves;
 use super::*;
 
 /// A pipe that is up, and the server's end of its connection.
@@ -18,7 +19,7 @@ async fn connect(pipe: &Pipe) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap());
     let (near, far) = tokio::join!(near, listener.accept());
-    let (_, writing) = near.unwrap().into_split();
+    let (_, writing) = halves(near.unwrap(), None);
     pipe.up(Arc::new(writing));
     far.unwrap().0
 }
