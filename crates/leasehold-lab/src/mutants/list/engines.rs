@@ -207,4 +207,11 @@ pub(super) const ENGINES: &[Mutant] = &[
         "if !PLANTED {\n            self.core.attend(self, until);\n        }",
         "test engine_zookeeper standalone::cancel::lock_that_nobody_looks_at",
     ),
+    mutant(
+        "zookeeper: what TLS does not take is forgotten",
+        "engines/zookeeper/wire/channel.rs",
+        "match tls.lock().writer().write(bytes)? {",
+        "let took = tls.lock().writer().write(bytes)?;\n        match if PLANTED { bytes.len() } else { took } {",
+        "test hazard_zookeeper secured::what_a_server_does_not_take_is_kept",
+    ),
 ];
