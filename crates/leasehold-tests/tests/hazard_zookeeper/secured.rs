@@ -98,7 +98,7 @@ async fn what_a_server_does_not_take_is_kept() {
     let long = "x".repeat(490);
     let mut asking = JoinSet::new();
     for at in 0..MANY {
-        let mutex = ours.mutex(&format!("{long}{at}"));
+        let mutex = ours.mutex(format!("{long}{at}"));
         let _ = asking.spawn(async move { mutex.lock().await?.release().await });
     }
     let answered = tokio::time::timeout(LEASE / 2, asking.join_next()).await;
