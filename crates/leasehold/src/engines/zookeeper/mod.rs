@@ -12,6 +12,7 @@ mod rest;
 mod rule;
 mod seat;
 mod session;
+mod taking;
 mod ticket;
 mod trace;
 mod view;
