@@ -87,7 +87,7 @@ async fn a_connection_is_made_again() {
     let _ = granted(next).await;
 }
 
-/// What a server does not take is kept, in its order, until it does.
+/// What a server does not take is kept until it does, and nothing of it is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_does_not_take_is_kept() {
     const MANY: usize = 6_000;

@@ -1,6 +1,7 @@
 //! The bytes below a connection: TCP, TLS or a Unix socket.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -78,7 +79,13 @@ pub(super) async fn open(
         let (reading, writing) = tcp.into_split();
         return Ok((Box::new(reading), Box::new(writing)));
     };
-    let connected = tls.connect(host, tcp).await;
-    let (reading, writing) = tokio::io::split(connected.map_err(down)?);
+    let connected = tls.connect(host, tcp).await.map_err(|error| {
+        // No certificate can be for such a host: asking again would not help.
+        match error.kind() {
+            ErrorKind::InvalidInput => Trouble::Config(format!("{host:?}: {error}")),
+            _ => down(error),
+        }
+    });
+    let (reading, writing) = tokio::io::split(connected?);
     Ok((Box::new(reading), Box::new(writing)))
 }
