@@ -219,7 +219,7 @@ pub(super) const CORE: &[Mutant] = &[
         "session/heartbeat.rs",
         "if grant.until() <= now {",
         "if !PLANTED && grant.until() <= now {",
-        "test hazard_sql_network postgres_behind_a_silent_network",
+        "test sql network::postgres_behind_a_silent_network",
     ),
     mutant(
         "what is lost is re-entered",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Released;
 use leasehold::engine::Clock;
 
-use crate::{
+use super::{
     GENERATIONS, HAND_OVER, ROUNDS, listening, median, of_kind, ours, redisson, redisson_at,
     server, since, waits,
 };

@@ -1,5 +1,4 @@
 //! The whole contract on SQLite, in a file of its own per check.
-#![cfg(feature = "sqlite")]
 
 use leasehold::conformance::Subject;
 use leasehold::engine::{Sql, Url};

@@ -1,6 +1,5 @@
 //! The effect in the caller's own transaction, with the caller's own client, on all three databases: a row lock, a
 //! versioned update, and a row that checks fences.
-#![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #![expect(
     clippy::duplicate_mod,
     reason = "the examples share a module, as programs of their own"
@@ -242,13 +241,13 @@ async fn sqlite() {
     );
 }
 
-#[path = "../../leasehold/examples/fence_check.rs"]
+#[path = "../../../leasehold/examples/fence_check.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod fence_check;
-#[path = "../../leasehold/examples/row_lock.rs"]
+#[path = "../../../leasehold/examples/row_lock.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod row_lock;
-#[path = "../../leasehold/examples/versioned_update.rs"]
+#[path = "../../../leasehold/examples/versioned_update.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod versioned_update;
 

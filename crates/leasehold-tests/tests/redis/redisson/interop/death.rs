@@ -3,7 +3,7 @@
 use leasehold::engine::Clock;
 use leasehold_testkit::poll::until;
 
-use crate::{LEASE, listening, locker, of_kind, ours, redisson, since, until_waiting, waits};
+use super::{LEASE, listening, locker, of_kind, ours, redisson, since, until_waiting, waits};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_may_die() {

@@ -1,5 +1,4 @@
 //! The same random operations and clock steps on a database and on the rule: every answer and every event must agree.
-#![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -312,7 +311,6 @@ async fn play(url: &str, seeds: u64, steps: usize) {
     }
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_follows_the_rule() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -324,14 +322,12 @@ async fn sqlite_follows_the_rule() {
     .await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_follows_the_rule() {
     let server = leasehold_testkit::servers::postgres::Postgres::start();
     play(&server.url(), 20, 300).await;
 }
 
-#[cfg(feature = "mysql")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_follows_the_rule() {
     let server = leasehold_testkit::servers::mariadb::MariaDb::start();

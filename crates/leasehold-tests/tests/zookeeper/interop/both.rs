@@ -95,22 +95,22 @@ macro_rules! tests {
     ($peer:expr) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn a_mutex_excludes_and_hands_over_both_ways() {
-            crate::both::a_mutex_excludes_and_hands_over($peer).await;
+            super::both::a_mutex_excludes_and_hands_over($peer).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn readers_share_and_writers_exclude_both_ways() {
-            crate::both::readers_share_and_writers_exclude($peer).await;
+            super::both::readers_share_and_writers_exclude($peer).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn the_other_side_may_die() {
-            crate::both::the_other_side_may_die($peer).await;
+            super::both::the_other_side_may_die($peer).await;
         }
 
         #[test]
         fn four_and_four_count_to_ten_thousand() {
-            crate::both::four_and_four_count_to_ten_thousand($peer);
+            super::both::four_and_four_count_to_ten_thousand($peer);
         }
     };
 }

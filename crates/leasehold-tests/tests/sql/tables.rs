@@ -1,5 +1,4 @@
 //! What the tables of a database keep, for how long, and what an earlier boot is worth.
-#![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
 use std::sync::Arc;
 use std::time::Duration;

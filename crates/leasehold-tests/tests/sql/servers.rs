@@ -1,9 +1,6 @@
 //! What happens at the database's end: its disk is full, its clock is set, it refuses a statement.
-#![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
-mod databases;
-
-use databases::{fence, locker};
+use super::lockers::{fence, locker};
 use leasehold::engine::Clock;
 use leasehold_testkit::disk::Disk;
 use leasehold_testkit::poll::until;

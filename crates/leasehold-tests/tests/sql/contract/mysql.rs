@@ -1,5 +1,4 @@
 //! The whole contract on MariaDB, one server for all checks.
-#![cfg(feature = "mysql")]
 
 use std::sync::OnceLock;
 

@@ -1,13 +1,10 @@
 //! Hazards of the databases, with real servers and real processes.
-#![cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-
-mod databases;
 
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use databases::{fence, locker};
+use super::lockers::{fence, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Event, Identity, Inbox, Mode, Session, Sql, Standing, Url,
 };

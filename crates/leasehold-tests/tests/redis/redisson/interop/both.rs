@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_testkit::poll::until;
 
-use crate::{GENERATIONS, locker, redisson_at, server};
+use super::{GENERATIONS, locker, redisson_at, server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_and_four_count_to_ten_thousand() {

@@ -13,18 +13,18 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::sequence::sequence;
+use self::sequence::sequence;
 
 const SCRIPT: &str = concat!(
-    include_str!("../../../leasehold/src/engines/redis/alone.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/alone.lua"),
     "\n",
-    include_str!("../../../leasehold/src/engines/redis/pair.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/pair.lua"),
     "\n",
-    include_str!("../../../leasehold/src/engines/redis/crowd.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/crowd.lua"),
     "\n",
-    include_str!("../../../leasehold/src/engines/redis/beat.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/beat.lua"),
     "\n",
-    include_str!("../../../leasehold/src/engines/redis/line.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/line.lua"),
 );
 
 /// How many sequences there are, unless the time is over first.

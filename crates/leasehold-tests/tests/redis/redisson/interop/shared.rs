@@ -3,7 +3,7 @@
 use leasehold::ErrorKind;
 use leasehold::engine::Clock;
 
-use crate::{GENERATIONS, LEASE, listening, ours, redisson, redisson_at, since, waits};
+use super::{GENERATIONS, LEASE, listening, ours, redisson, redisson_at, since, waits};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_share_and_writers_exclude_both_ways() {

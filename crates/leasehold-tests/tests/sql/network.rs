@@ -1,12 +1,9 @@
 //! The network before a database: silent in either direction, and slow.
-#![cfg(all(feature = "postgres", feature = "mysql"))]
-
-mod databases;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use databases::{fence, locker};
+use super::lockers::{fence, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Identity, Inbox, Mode, Release, Session, Sql, Standing, Url,
 };

@@ -1,5 +1,4 @@
 //! The whole contract on PostgreSQL, one server for all checks.
-#![cfg(feature = "postgres")]
 
 use std::sync::OnceLock;
 

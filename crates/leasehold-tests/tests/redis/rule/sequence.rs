@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use crate::words::{
+use super::words::{
     claim_text, claim_words, claimed, evicted, heard, id, kind, messages, session, told,
 };
 

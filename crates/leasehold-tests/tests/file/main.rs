@@ -1,0 +1,4 @@
+//! The file engine: the contract, and its hazards with real processes.
+
+mod contract;
+mod hazards;

@@ -1,0 +1,11 @@
+//! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
+
+mod contract;
+mod hazards;
+mod many;
+mod network;
+mod redisson;
+mod redlock;
+mod rights;
+mod rule;
+mod servers;

@@ -1,0 +1,4 @@
+//! Redlock: the contract and its hazards.
+
+mod contract;
+mod hazards;

@@ -1,0 +1,5 @@
+//! The whole contract on each database.
+
+mod mysql;
+mod postgres;
+mod sqlite;

@@ -1,0 +1,10 @@
+//! The databases: the contract, their hazards, the statements against the rule, effects in the caller's transaction.
+
+mod contract;
+mod effect;
+mod hazards;
+mod lockers;
+mod network;
+mod rule;
+mod servers;
+mod tables;

@@ -1,0 +1,5 @@
+//! ZooKeeper: the contract, its hazards, and Curator and kazoo on the same locks.
+
+mod contract;
+mod hazards;
+mod interop;
