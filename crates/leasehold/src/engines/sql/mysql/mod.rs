@@ -32,6 +32,9 @@ impl Server {
         if database.is_empty() {
             return Err(bad("the URL names no database: mysql://USER@HOST/DATABASE"));
         }
+        if url.user().is_none() {
+            return Err(bad("the URL names no user: mysql://USER@HOST/DATABASE"));
+        }
         let (host, port) = super::host_and_port(host, 3306)?;
         let opts = OptsBuilder::default()
             .ip_or_hostname(host)
