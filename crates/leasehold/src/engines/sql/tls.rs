@@ -19,10 +19,12 @@ impl Security {
     /// `sslmode=disable` or `verify-full`; without it TLS is used except to this machine itself.
     pub(super) fn of(url: &Url, params: &mut Params) -> Result<Self> {
         let roots = params.take("sslrootcert").map(PathBuf::from);
-        let here = |host: &String| {
-            ["localhost", "127.", "[::1]"]
-                .iter()
-                .any(|name| host.starts_with(name))
+        let here = |host: &String| match super::host_and_port(host, 0) {
+            Ok((host, _)) => {
+                let address = host.parse::<std::net::IpAddr>();
+                host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+            Err(_) => false,
         };
         match params.take("sslmode").as_deref() {
             Some("disable") => Ok(Self::Off),
