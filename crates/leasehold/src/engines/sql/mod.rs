@@ -35,7 +35,7 @@ use self::wire::Connect;
 use self::world::{Settings, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
-    Url, Verdict,
+    Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -284,6 +284,10 @@ impl Engine for Sql {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }
 
