@@ -180,20 +180,6 @@ fn location(url: &Url) -> String {
     format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
-        _ => (text, Some(default)),
-    };
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
-    Ok((host, port))
-}
-
 fn bad(what: &str) -> Error {
     Error::new(ErrorKind::Config, Step::Connect, what)
 }

@@ -26,9 +26,8 @@ impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
-        for host in url.hosts() {
-            let (host, port) = super::host_and_port(host, 5432)?;
-            let _ = config.host(host).port(port);
+        for host in url.addresses(5432)? {
+            let _ = config.host(host.name).port(host.port);
         }
         if url.hosts().is_empty() {
             return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
