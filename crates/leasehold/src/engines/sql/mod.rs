@@ -10,6 +10,7 @@ mod op;
 mod post;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod prepare;
 mod quick;
 mod rows;
 mod session;
@@ -18,6 +19,7 @@ mod sqlite;
 mod tables;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod tls;
+mod trust;
 mod view;
 mod wire;
 mod world;

@@ -32,6 +32,9 @@ impl Server {
         if database.is_empty() {
             return Err(bad("the URL names no database: mysql://USER@HOST/DATABASE"));
         }
+        if url.user().is_none() {
+            return Err(bad("the URL names no user: mysql://USER@HOST/DATABASE"));
+        }
         let opts = OptsBuilder::default()
             .ip_or_hostname(host.name.as_str())
             .tcp_port(host.port)

@@ -32,7 +32,11 @@ impl Server {
         if url.hosts().is_empty() {
             return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
         }
-        let user = url.user().unwrap_or("postgres");
+        let Some(user) = url.user() else {
+            return Err(bad(
+                "the URL names no user: postgres://USER@HOST/DATABASE".to_owned()
+            ));
+        };
         let database = url.path().trim_start_matches('/');
         let _ = config.user(user).application_name("leasehold");
         let _ = config.dbname(if database.is_empty() { user } else { database });
