@@ -41,7 +41,7 @@ use self::wire::Connect;
 use self::world::{Settings, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
-    Url, Verdict,
+    Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -186,20 +186,6 @@ fn location(url: &Url) -> String {
     format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
-        _ => (text, Some(default)),
-    };
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
-    Ok((host, port))
-}
-
 fn bad(what: &str) -> Error {
     Error::new(ErrorKind::Config, Step::Connect, what)
 }
@@ -287,6 +273,10 @@ impl Engine for Sql {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }
 

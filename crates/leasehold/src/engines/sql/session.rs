@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -11,7 +12,7 @@ use super::op::{Answer, Op};
 use super::rows::Key;
 use super::world::World;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -45,7 +46,6 @@ impl SqlSession {
                 self.world.watch.standing(claim.id, standing);
             }
             Standing::Busy | Standing::Gone => self.forget(claim.id),
-            Standing::Unheard => {}
         }
     }
 
@@ -92,20 +92,26 @@ impl Session for SqlSession {
         Ok(standing)
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
-        let standings = std::sync::Mutex::new(ById::<ClaimId, Standing>::default());
-        let heard = |claim: &Claim, standing| {
-            let _ = standings
-                .lock()
-                .map(|mut all| all.insert(claim.id, standing));
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
+        if self.names.lock().is_none() {
+            return Err(self.closed(Step::Heartbeat));
+        }
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let op = Op::Beat(claims.to_vec(), self.id, tell);
+        let done = self.world.ask(&self.world.beats, &[], op);
+        let hear = async {
+            while let Some((at, standing)) = told.recv().await {
+                self.stands(&claims[at], standing);
+                heard(&claims[at], standing);
+            }
         };
-        self.beat(claims, &heard).await?;
-        let standings = standings.into_inner().unwrap_or_default();
-        let standing = |claim: &Arc<Claim>| standings.get(&claim.id).copied();
-        let all = claims
-            .iter()
-            .map(|claim| standing(claim).unwrap_or(Standing::Unheard));
-        Ok(all.collect())
+        // The operation has dropped its sender when its answer is there.
+        let (done, ()) = tokio::join!(done, hear);
+        done.map(drop)
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
@@ -155,29 +161,6 @@ impl SqlSession {
     async fn slot(&self, key: Key, step: Step) -> Result<Slot> {
         let slot = self.world.slot(&self.world.names, &[key]).await;
         slot.ok_or_else(|| self.closed(step))
-    }
-
-    /// Says that the claims are alive, and tells of each as soon as its answer is known.
-    async fn beat(
-        &self,
-        claims: &[Arc<Claim>],
-        heard: &(dyn Fn(&Claim, Standing) + Send + Sync),
-    ) -> Result<()> {
-        if self.names.lock().is_none() {
-            return Err(self.closed(Step::Heartbeat));
-        }
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let op = Op::Beat(claims.to_vec(), self.id, tell);
-        let done = self.world.ask(&self.world.beats, &[], op);
-        let hear = async {
-            while let Some((at, standing)) = told.recv().await {
-                self.stands(&claims[at], standing);
-                heard(&claims[at], standing);
-            }
-        };
-        // The operation has dropped its sender when its answer is there.
-        let (done, ()) = tokio::join!(done, hear);
-        done.map(drop)
     }
 
     async fn leave_lines(&self, names: &[Name]) -> Result<()> {

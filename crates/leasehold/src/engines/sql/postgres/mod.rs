@@ -27,10 +27,9 @@ impl Server {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
         let mut shown = Vec::new();
-        for host in url.hosts() {
-            let (host, port) = super::host_and_port(host, 5432)?;
-            shown.push(format!("{host}:{port}"));
-            let _ = config.host(host).port(port);
+        for host in url.addresses(5432)? {
+            shown.push(format!("{}:{}", host.name, host.port));
+            let _ = config.host(host.name).port(host.port);
         }
         if url.hosts().is_empty() {
             return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
