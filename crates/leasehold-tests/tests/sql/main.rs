@@ -3,7 +3,9 @@
 mod contract;
 mod effect;
 mod hazards;
+mod isolation;
 mod lockers;
+mod lost;
 mod network;
 mod roles;
 mod rule;

@@ -191,7 +191,7 @@ async fn listen(world: Weak<World>, address: Address, mut first: Option<Listenin
                 _ = clean.tick() => {}
             }
             let Some(alive) = world.upgrade() else { return };
-            drop(alive.ask(&alive.names, &[], Op::Clean).await);
+            drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await);
         }
         if world.upgrade().is_none() {
             return;
@@ -218,7 +218,7 @@ async fn look(world: Weak<World>) {
         };
         tokio::select! {
             () = sooner => {}
-            _ = clean.tick() => drop(alive.ask(&alive.names, &[], Op::Clean).await),
+            _ = clean.tick() => drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await),
         }
         if alive.watch.pause(shortest).is_none() {
             continue;
