@@ -237,7 +237,7 @@ struct Carried {
 impl Session for Carried {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let judge = &self.courier.judge;
-        judge.claims(claim);
+        judge.claims(self.courier.client, claim);
         let call = async {
             let answer = self.inner.claim(claim).await;
             Ok((
@@ -309,6 +309,7 @@ impl Session for Carried {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        self.courier.judge.gives_back(claim.id);
         let call = self.inner.release(claim, used);
         self.courier.carry(Step::Release, Some(claim), call).await
     }

@@ -201,6 +201,7 @@ impl State {
                     .find(|fact| fact.name == name && fact.has(hold.fence)),
             ) {
                 fact.turns += 1;
+                fact.lingers |= !ask.terms.linger.is_zero();
             }
             self.lines[name].told = self.lines[name].told.max(hold.fence);
             ids.push(hold.id);
@@ -424,6 +425,7 @@ impl State {
         if held || several || self.is_sick(name) {
             return;
         }
+        self.see_outages(name);
         let slack = self.slack();
         let stuck = self.asks.iter().find(|ask| {
             ask.names == [name]
@@ -436,6 +438,30 @@ impl State {
                 "P5",
                 format!(
                     "client {} has waited {waited:?} for {}, which is free",
+                    ask.client,
+                    super::super::name(name)
+                ),
+            );
+        }
+    }
+}
+
+impl State {
+    /// Who asks during an outage is told within the lease, whoever else of its client asks.
+    fn see_outages(&mut self, name: usize) {
+        let now = self.now();
+        let untold = self.asks.iter().find(|ask| {
+            let patience = self.lease_of(&ask.terms).as_micros() as u64 + self.prompt() + 30_000;
+            ask.names == [name]
+                && now > ask.began + patience
+                && self.is_out(ask.client, ask.began, now)
+        });
+        if let Some(ask) = untold {
+            let waited = Duration::from_micros(now - ask.began);
+            self.accuse(
+                "P12",
+                format!(
+                    "client {} has waited {waited:?} for {} in an outage, and was not told",
                     ask.client,
                     super::super::name(name)
                 ),

@@ -34,6 +34,15 @@ impl Judge {
         }
     }
 
+    /// A writer begins to go on as a reader: the engine may let readers in.
+    pub fn downgrades(&self, ids: &[u64]) {
+        let state = &mut *self.state();
+        let holds = state.holds.iter_mut();
+        holds
+            .filter(|hold| ids.contains(&hold.id))
+            .for_each(|hold| hold.weight = 1);
+    }
+
     /// A writer went on as a reader: it writes no more.
     pub fn downgraded(&self, ids: &[u64], taken: &Arc<Taken>) {
         let state = &mut *self.state();
@@ -54,10 +63,11 @@ impl Judge {
     }
 
     /// A shutdown begins.
-    pub fn closes(&self, client: usize) -> Micros {
+    pub fn closes(&self, client: usize, patience: Duration) -> Micros {
         let state = &mut *self.state();
         let now = state.now();
         let _ = state.lives[client].closing.get_or_insert(now);
+        let _ = state.lives[client].patience.get_or_insert(patience);
         now
     }
 
@@ -111,6 +121,11 @@ impl State {
         let steady = self.steady(self.lease_of(&hold.terms));
         let line = &mut self.lines[hold.name];
         line.used[hold.client] = now;
+        let facts = self.facts.values_mut();
+        if let Some(fact) = { facts }.find(|fact| fact.name == hold.name && fact.has(hold.fence)) {
+            fact.idle = Some(now);
+            fact.kept = fact.kept.max(kept);
+        }
         if !shared {
             line.ended = line.ended.max(hold.fence);
         }
@@ -148,6 +163,18 @@ impl State {
                 ask.client
             );
             return self.accuse("P19", what);
+        }
+        let prompt = self.prompt();
+        let late = self.lives.iter().position(|life| {
+            let end = life.closing.zip(life.patience);
+            let end = end.map(|(closing, patience)| closing + patience.as_micros() as u64);
+            !life.closed && end.is_some_and(|end| now > end + prompt)
+        });
+        if let Some(client) = late {
+            return self.accuse(
+                "P19",
+                format!("client {client} is being shut down for longer than its patience"),
+            );
         }
         let kept = self
             .holds

@@ -146,6 +146,7 @@ struct Line {
 struct Life {
     closing: Option<Micros>,
     closed: bool,
+    patience: Option<Duration>,
     tasks: usize,
 }
 
@@ -290,6 +291,7 @@ impl State {
             self.see_waits(name);
         }
         self.see_the_told();
+        self.see_idle_grants();
         self.see_fixed_leases();
         self.see_shutdowns();
     }
@@ -303,6 +305,14 @@ impl State {
         }
         let taken = hold.taken.upgrade();
         taken.is_none_or(|taken| taken.guards()[hold.index].state() != Validity::Lost)
+    }
+
+    /// How long a guard says it is valid, where it is asked.
+    fn remaining(&self, hold: &Hold) -> Micros {
+        let taken = hold.taken.upgrade().filter(|_| self.program.world.loud);
+        taken.map_or(0, |taken| {
+            taken.guards()[hold.index].remaining().as_micros() as u64
+        })
     }
 
     /// The claim that a fence of a name belongs to.
@@ -415,11 +425,12 @@ impl State {
         let prompt = self.prompt();
         let late = self.holds.iter().find(|hold| {
             let lease = self.lease_of(&hold.terms).as_micros() as u64;
-            !hold.terms.keep_alive && now > hold.since + lease + prompt && self.is_valid(hold)
+            let end = hold.since + lease + prompt;
+            !hold.terms.keep_alive && now + self.remaining(hold) > end && self.is_valid(hold)
         });
         if let Some(hold) = late {
             let what = format!(
-                "fence {} of {} has a fixed lease and is valid after it",
+                "fence {} of {} has a fixed lease and is valid beyond it",
                 hold.fence,
                 super::name(hold.name)
             );
