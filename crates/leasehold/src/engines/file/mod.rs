@@ -32,7 +32,7 @@ use self::session::FileSession;
 use self::world::{Done, PATIENCE, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
-    Verdict,
+    Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -170,5 +170,9 @@ impl Engine for File {
                 .map_err(|trouble| at_evict(trouble).perhaps())?;
         }
         Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -12,7 +13,7 @@ use super::lines::Lines;
 use super::world::{World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
-use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
 
@@ -163,22 +164,16 @@ impl Session for FileSession {
         standing(self.on(Step::Claim, &claim.name, join).await?)
     }
 
-    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
-        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
-        let joined = self.now(Step::Claim, &claim.name, join)?;
-        Some(joined.and_then(standing))
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         if !self.present(&*self.life(Step::Heartbeat)?) {
             self.revive(Step::Heartbeat)?;
-            return Ok(vec![Standing::Gone; claims.len()]);
+            claims.iter().for_each(|claim| heard(claim, Standing::Gone));
+            return Ok(());
         }
-        let mut standings = Vec::with_capacity(claims.len());
         let mut failed = None;
         for (done, claim) in claims.iter().enumerate() {
             match self.beat(claim).await {
-                Ok(standing) => standings.push(standing),
+                Ok(standing) => heard(claim, standing),
                 // The others are kept alive all the same.
                 Err(error) => failed = Some(error.of(&claim.name)),
             }
@@ -186,19 +181,17 @@ impl Session for FileSession {
                 tokio::task::yield_now().await;
             }
         }
-        failed.map_or(Ok(standings), Err)
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
         let released = self.on(Step::Release, &claim.name, leave).await?;
         Ok(released.unwrap_or(Release::Gone))
-    }
-
-    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
-        let leave = |line: &mut Line, at, _| line.release(claim.id, used, at);
-        let released = self.now(Step::Release, &claim.name, leave)?;
-        Some(released.map(|released| released.unwrap_or(Release::Gone)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -46,22 +46,6 @@ impl FileSession {
         }
     }
 
-    /// Like [`on`](Self::on), once: none if the line is busy, or the directory has to be made anew.
-    pub(super) fn now<T>(
-        &self,
-        step: Step,
-        name: &Name,
-        mut work: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>),
-    ) -> Option<Result<Option<T>>> {
-        match self.attempt(step, name, &mut work)? {
-            Ok(Tried::Done(answer)) => Some(Ok(Some(answer))),
-            Ok(Tried::Absent) => Some(Ok(None)),
-            Ok(Tried::Busy) => None,
-            Err(trouble) if trouble.is_missing() => None,
-            Err(trouble) => Some(Err(trouble.at(step))),
-        }
-    }
-
     /// Tries once; none once the session is closed.
     fn attempt<T>(
         &self,
