@@ -47,7 +47,7 @@ pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Value {
             json!(["waiting", ahead, look_again.as_micros().to_string()])
         }
         Ok(Standing::Busy) => json!(["busy"]),
-        Ok(Standing::Gone | Standing::Unheard) => json!(["gone"]),
+        Ok(Standing::Gone) => json!(["gone"]),
         Err(Refusal::Weight) => json!(["weight"]),
         Err(Refusal::Fences) => json!(["fences"]),
         Err(Refusal::Capacity(capacity)) => json!(["capacity", capacity]),

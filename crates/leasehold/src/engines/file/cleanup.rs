@@ -256,10 +256,7 @@ mod tests {
             rustix::fs::utimensat(rustix::fs::CWD, path, &times, follow).unwrap();
         }
         clock.skip(Duration::from_secs(3_601));
-        let _ = session
-            .heartbeat(std::slice::from_ref(&held))
-            .await
-            .unwrap();
+        session.heartbeat(&[held], &|_, _| {}).await.unwrap();
         for path in &files {
             let modified = std::fs::metadata(path).unwrap().modified().unwrap();
             assert!(modified > long_ago, "{path:?}");

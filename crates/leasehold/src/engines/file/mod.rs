@@ -24,6 +24,7 @@ use self::session::FileSession;
 use self::transaction::World;
 use crate::engine::{
     Clock, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -117,5 +118,9 @@ impl Engine for File {
         why: &str,
     ) -> Result<u32> {
         self.world.evict(name, fence, by, why).await
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

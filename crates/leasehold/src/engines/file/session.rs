@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::net::UnixDatagram;
@@ -18,7 +19,7 @@ use super::slots::Slots;
 use super::transaction::{Outcome, Patience, World, ahead_of};
 use crate::claim::{Claim, SessionId};
 use crate::clock::Micros;
-use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
@@ -221,12 +222,21 @@ impl FileSession {
             (standing, changes)
         })
     }
+}
 
-    async fn beat_all(
-        &self,
-        claims: &[Arc<Claim>],
-        heard: &(dyn Fn(&Claim, Standing) + Send + Sync),
-    ) -> Result<()> {
+/// What a line says to a claim.
+type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
+
+#[async_trait]
+impl Session for FileSession {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
+        let joined = self.on(Step::Claim, &claim.name, join).await?;
+        let standing = joined.unwrap_or(Ok(Standing::Gone));
+        standing.map_err(|refusal| Error::from(refusal).on("file"))
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let at = |trouble: Trouble| trouble.at(Step::Heartbeat);
         if !self.present(&*self.life().map_err(at)?) {
             self.revive().map_err(at)?;
@@ -246,28 +256,9 @@ impl FileSession {
         };
         self.on_each(Step::Heartbeat, names, beat).await
     }
-}
 
-/// What a line says to a claim.
-type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
-
-#[async_trait]
-impl Session for FileSession {
-    async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let join = |line: &mut Line, at, me| self.join(claim, line, at, me);
-        let joined = self.on(Step::Claim, &claim.name, join).await?;
-        let standing = joined.unwrap_or(Ok(Standing::Gone));
-        standing.map_err(|refusal| Error::from(refusal).on("file"))
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
-        let found = Shared::<std::collections::HashMap<_, _>>::default();
-        let heard = |claim: &Claim, standing| {
-            let _ = found.lock().insert(claim.id, standing);
-        };
-        self.beat_all(claims, &heard).await?;
-        let found = found.lock();
-        Ok(claims.iter().map(|claim| found[&claim.id]).collect())
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

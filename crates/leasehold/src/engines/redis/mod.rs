@@ -38,7 +38,7 @@ use self::script::Run;
 use self::servers::Servers;
 use self::session::RedisSession;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -163,5 +163,9 @@ impl Engine for Redis {
             traced.map_err(|trouble| at_evict(trouble).perhaps())?;
         }
         Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

@@ -14,7 +14,7 @@ use super::keys::{Bucket, session_text};
 use super::script::Run;
 use super::servers::{Answers, Servers};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
@@ -200,7 +200,7 @@ impl Session for RedisSession {
         }
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let keys = &self.servers.config.keys;
         let parts = self.runs(
             claims,
@@ -212,7 +212,6 @@ impl Session for RedisSession {
             .map(|claim| claim.lease)
             .min()
             .unwrap_or_default();
-        let mut standings = vec![Standing::Unheard; claims.len()];
         let mut failed = None;
         for (places, outcome) in self.run_all(parts, shortest / 4).await {
             match outcome {
@@ -220,26 +219,21 @@ impl Session for RedisSession {
                     for (at, answer) in places.into_iter().zip(answers) {
                         let standing =
                             answer::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
-                        standings[at] = standing.unwrap_or(Standing::Gone);
-                        if standings[at] == Standing::Gone {
+                        let standing = standing.unwrap_or(Standing::Gone);
+                        if standing == Standing::Gone {
                             self.forget(claims[at].id);
                         }
+                        heard(&claims[at], standing);
                     }
                 }
                 Err(trouble) => failed = Some(trouble),
             }
         }
-        match failed {
-            // Nobody answered: the caller may want to know why.
-            Some(trouble)
-                if standings
-                    .iter()
-                    .all(|standing| *standing == Standing::Unheard) =>
-            {
-                Err(trouble.at(Step::Heartbeat))
-            }
-            _ => Ok(standings),
-        }
+        failed.map_or(Ok(()), |trouble| Err(trouble.at(Step::Heartbeat)))
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
@@ -309,10 +303,13 @@ fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
     };
     drop(tokio::spawn(async move {
         // Otherwise the next heartbeat confirms it, or tells that it cannot be.
-        if let Ok(standings) = session.heartbeat(&[claim]).await
-            && let [Standing::Held(held)] = standings[..]
-        {
-            inbox.deliver(Event::Granted(id, held));
+        let heard = |_: &Claim, standing: Standing| {
+            if let Standing::Held(held) = standing {
+                inbox.deliver(Event::Granted(id, held));
+            }
+        };
+        if let Err(error) = session.heartbeat(&[claim], &heard).await {
+            tracing::debug!(%error, "a grant is not confirmed yet");
         }
     }));
 }

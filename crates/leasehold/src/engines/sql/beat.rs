@@ -8,7 +8,7 @@ use super::rows::{self, Key, number};
 use super::wire::{Trouble, What, Wire};
 use super::world::World;
 use crate::claim::{Claim, SessionId};
-use crate::line::{Moment, Place, Standing};
+use crate::line::{Moment, Place};
 
 /// Renews these claims. Those in whose line something has to be done take the careful way afterwards.
 pub(super) async fn beat(
@@ -51,8 +51,9 @@ pub(super) async fn beat(
     }
     let mut others = others.into_iter();
     let standings = told.into_iter().map(|told| told.or_else(|| others.next()));
-    let standings = standings.map(|told| told.unwrap_or(Standing::Unheard));
-    Ok(Answer::Standings(standings.collect()))
+    let standings: Option<Vec<_>> = standings.collect();
+    let missing = || Trouble::new(What::Other, "a line's answer is missing");
+    standings.map(Answer::Standings).ok_or_else(missing)
 }
 
 /// One transaction that locks the lines in the order of their keys, as everybody does, reads them, and renews the

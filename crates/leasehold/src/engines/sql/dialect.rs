@@ -87,7 +87,7 @@ impl Dialect {
     pub(super) fn hex(self, column: &str) -> String {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => format!("encode({column}, 'hex')"),
+            Postgres => format!("encode({column}, 'hex'::text)"),
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => format!("hex({column})"),
         }
@@ -95,10 +95,14 @@ impl Dialect {
 
     /// The database's time in microseconds, at the moment it is asked rather than when the transaction began.
     /// None for a database that lives in this process: its clock is ours.
+    ///
+    /// All types are written out: an operator that another role created must not fit better than the system's own.
     pub(super) const fn now(self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => Some("(date_part('epoch', clock_timestamp()) * 1000000)::bigint"),
+            Postgres => {
+                Some("(date_part('epoch'::text, clock_timestamp()) * 1000000::float8)::bigint")
+            }
             #[cfg(feature = "mysql")]
             Mysql => Some("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))"),
             #[cfg(feature = "sqlite")]

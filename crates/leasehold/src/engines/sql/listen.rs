@@ -40,7 +40,6 @@ impl Watch {
             Standing::Held(_) => self.put(claim, 0),
             Standing::Waiting { ahead, .. } => self.put(claim, ahead.max(1)),
             Standing::Busy | Standing::Gone => self.gone(claim),
-            Standing::Unheard => {}
         }
     }
 

@@ -10,6 +10,7 @@ mod op;
 mod post;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod prepare;
 mod quick;
 mod rows;
 mod session;
@@ -18,6 +19,7 @@ mod sqlite;
 mod tables;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod tls;
+mod trust;
 mod view;
 mod wire;
 mod world;
@@ -35,7 +37,7 @@ use self::wire::Connect;
 use self::world::{Settings, World};
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
-    Url, Verdict,
+    Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -180,20 +182,6 @@ fn location(url: &Url) -> String {
     format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
-        _ => (text, Some(default)),
-    };
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
-    Ok((host, port))
-}
-
 fn bad(what: &str) -> Error {
     Error::new(ErrorKind::Config, Step::Connect, what)
 }
@@ -284,6 +272,10 @@ impl Engine for Sql {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }
 

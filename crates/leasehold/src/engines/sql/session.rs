@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -9,7 +10,7 @@ use super::op::{Answer, Op};
 use super::rows::Key;
 use super::world::World;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -50,7 +51,6 @@ impl SqlSession {
                 }
             }
             Standing::Busy | Standing::Gone => self.forget(claim.id),
-            Standing::Unheard => {}
         }
     }
 
@@ -89,21 +89,24 @@ impl Session for SqlSession {
         Ok(standing)
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         if self.names.lock().is_none() {
             return Err(self.closed(Step::Heartbeat));
         }
-        let mut standings = Vec::with_capacity(claims.len());
         for some in claims.chunks(AT_ONCE) {
             let op = Op::Beat(some.to_vec(), self.id);
-            if let Answer::Standings(some) = self.world.ask_aside(op).await? {
-                standings.extend(some);
+            if let Answer::Standings(standings) = self.world.ask_aside(op).await? {
+                for (claim, standing) in some.iter().zip(standings) {
+                    self.stands(claim, standing);
+                    heard(claim, standing);
+                }
             }
         }
-        for (claim, standing) in claims.iter().zip(&standings) {
-            self.stands(claim, *standing);
-        }
-        Ok(standings)
+        Ok(())
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

@@ -61,6 +61,8 @@ pub(super) enum What {
     Missing,
     /// The database does not let us.
     Denied,
+    /// The tables may be made by a role that is not trusted.
+    Planted,
     /// The database cannot be used for this.
     Unsuitable,
     /// It cannot do it now.
@@ -76,7 +78,7 @@ impl Trouble {
     /// The error to show for it.
     pub(super) fn at(self, step: Step, dialect: Dialect) -> Error {
         let kind = match self.what {
-            What::Denied => ErrorKind::Denied,
+            What::Denied | What::Planted => ErrorKind::Denied,
             What::Unsuitable => ErrorKind::Unsupported,
             What::Again => ErrorKind::TimedOut,
             What::Broken | What::Unreachable | What::Missing | What::Other => {

@@ -9,9 +9,9 @@ use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
 use super::quick::Quick;
-use super::rows::{Known, NOBODY, number};
-use super::tables::{Tables, VERSION};
-use super::wire::{Connect, Rows, Trouble, What, Wire};
+use super::rows::Known;
+use super::tables::Tables;
+use super::wire::{Connect, What, Wire};
 use crate::claim::{ById, SessionId};
 use crate::clock::{Clock, Micros};
 use crate::engine::{Ended, Event, Inbox};
@@ -57,7 +57,7 @@ struct Lane(Shared<Option<mpsc::UnboundedSender<Job>>>);
 type Job = (Op, oneshot::Sender<Result<Answer>>);
 
 /// How often somebody may be in the way before an operation gives up.
-const PATIENCE: Micros = 10_000_000;
+pub(super) const PATIENCE: Micros = 10_000_000;
 
 impl World {
     pub(super) fn new(tables: Tables, connect: Arc<dyn Connect>, settings: Settings) -> Arc<Self> {
@@ -128,115 +128,6 @@ impl World {
         let task = listen::start(self.this.clone(), self, &self.address, &mut wire).await;
         *self.listener.lock() = Some(task);
         Ok(())
-    }
-
-    /// Prepares the tables, also while others do the same. `anew` if some of them are known to be missing.
-    async fn prepare(&self, wire: &mut Wire, anew: bool) -> Result<(), Trouble> {
-        let clock = Clock::boot();
-        let end = clock.now().saturating_add(PATIENCE);
-        loop {
-            let created = if anew {
-                self.create(wire).await
-            } else {
-                Ok(())
-            };
-            let prepared = match created {
-                Ok(()) => self.check(wire).await,
-                Err(trouble) => Err(trouble),
-            };
-            match prepared {
-                Err(trouble) if trouble.what == What::Again && clock.now() < end => pause().await,
-                prepared => return prepared,
-            }
-        }
-    }
-
-    /// Looks at the version of the tables; creates them if that is allowed.
-    async fn check(&self, wire: &mut Wire) -> Result<(), Trouble> {
-        let look = format!("SELECT version FROM {}", self.tables.meta);
-        let there = |rows: &[Rows]| rows.first().is_some_and(|rows| !rows.is_empty());
-        let rows = match wire.run(&look).await {
-            Ok(rows) if there(&rows) => rows,
-            Err(trouble) if trouble.what != What::Missing => return Err(trouble),
-            // Not there, or somebody else is about to finish them.
-            _ => {
-                self.create(wire).await?;
-                wire.run(&look).await?
-            }
-        };
-        let row = rows.first().and_then(|rows| rows.first());
-        let version = number(row.map_or(&[][..], Vec::as_slice), 0)?;
-        let advice = match version.cmp(&u64::from(VERSION)) {
-            std::cmp::Ordering::Equal => return self.boot(wire).await,
-            std::cmp::Ordering::Greater => "use a newer Leasehold",
-            std::cmp::Ordering::Less => "migrate them",
-        };
-        let what = format!(
-            "the tables {}* are of version {version} and this build speaks {VERSION}: {advice}",
-            self.tables.prefix()
-        );
-        Err(Trouble::new(What::Unsuitable, what))
-    }
-
-    /// Where times are those of this machine's boot, whatever an earlier boot left is void. A power failure may have
-    /// taken the last commits with it, so fences make a leap.
-    async fn boot(&self, wire: &mut Wire) -> Result<(), Trouble> {
-        if self.tables.dialect.now().is_some() {
-            return Ok(());
-        }
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let boot = boot.map_err(|error| Trouble::new(What::Other, error.to_string()))?;
-        let plain = |c: &char| c.is_ascii_hexdigit();
-        let boot: String = boot.chars().filter(plain).collect();
-        let t = &self.tables;
-        let look = format!("SELECT boot FROM {} WHERE boot = '{boot}'", t.meta);
-        if wire
-            .run(&look)
-            .await?
-            .first()
-            .is_some_and(|rows| !rows.is_empty())
-        {
-            return Ok(());
-        }
-        let (leap, now) = (1 << 20, self.now());
-        // All or nothing, and only by the first who comes.
-        let other = format!("EXISTS (SELECT 1 FROM {} WHERE boot <> '{boot}')", t.meta);
-        let packet = [
-            "BEGIN IMMEDIATE".to_owned(),
-            format!(
-                "UPDATE {} SET id = {}, since = {now}, last = last + {leap} WHERE {other}",
-                t.line,
-                t.dialect.id(NOBODY)
-            ),
-            format!("DELETE FROM {} WHERE {other}", t.claim),
-            format!("DELETE FROM {} WHERE {other}", t.mail),
-            format!("DELETE FROM {} WHERE {other}", t.session),
-            format!(
-                "UPDATE {} SET boot = '{boot}', floor = floor + CASE WHEN boot = '' THEN 0 ELSE {leap} END, floor_at = {now} WHERE boot <> '{boot}'",
-                t.meta
-            ),
-            "COMMIT".to_owned(),
-        ];
-        wire.run(&packet.join("; ")).await.map(drop)
-    }
-
-    async fn create(&self, wire: &mut Wire) -> Result<(), Trouble> {
-        let how = format!(
-            "`leasehold schema {}` prints them",
-            self.tables.dialect.word()
-        );
-        let missing = format!("the tables {}* are missing", self.tables.prefix());
-        if !self.settings.create {
-            return Err(Trouble::new(What::Missing, format!("{missing}: {how}")));
-        }
-        let created = wire.run(&self.tables.create_at_once()).await;
-        created.map(drop).map_err(|mut trouble| {
-            if trouble.what == What::Denied {
-                let refused = &trouble.message;
-                trouble.message = format!("{missing} and may not be created ({refused}): {how}");
-            }
-            trouble
-        })
     }
 
     /// Does an operation on a name's connection. What is asked about one name is done in the order it was asked, also
@@ -346,7 +237,7 @@ impl World {
 }
 
 /// Lets whoever is in the way finish, and those who wait for it come back at different moments.
-async fn pause() {
+pub(super) async fn pause() {
     let micros = rand::random_range(500..8_000);
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }

@@ -25,17 +25,19 @@ const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; 
 impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
         let bad = |what: &str| Error::new(ErrorKind::Config, Step::Connect, what).on("mysql");
-        let [host] = url.hosts() else {
+        let [host] = &url.addresses(3306)?[..] else {
             return Err(bad("write mysql://USER@HOST/DATABASE, with one host"));
         };
         let database = url.path().trim_start_matches('/');
         if database.is_empty() {
             return Err(bad("the URL names no database: mysql://USER@HOST/DATABASE"));
         }
-        let (host, port) = super::host_and_port(host, 3306)?;
+        if url.user().is_none() {
+            return Err(bad("the URL names no user: mysql://USER@HOST/DATABASE"));
+        }
         let opts = OptsBuilder::default()
-            .ip_or_hostname(host)
-            .tcp_port(port)
+            .ip_or_hostname(host.name.as_str())
+            .tcp_port(host.port)
             .user(url.user())
             .pass(url.password())
             .db_name(Some(database))

@@ -26,14 +26,17 @@ impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
-        for host in url.hosts() {
-            let (host, port) = super::host_and_port(host, 5432)?;
-            let _ = config.host(host).port(port);
+        for host in url.addresses(5432)? {
+            let _ = config.host(host.name).port(host.port);
         }
         if url.hosts().is_empty() {
             return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
         }
-        let user = url.user().unwrap_or("postgres");
+        let Some(user) = url.user() else {
+            return Err(bad(
+                "the URL names no user: postgres://USER@HOST/DATABASE".to_owned()
+            ));
+        };
         let database = url.path().trim_start_matches('/');
         let _ = config.user(user).application_name("leasehold");
         let _ = config.dbname(if database.is_empty() { user } else { database });
