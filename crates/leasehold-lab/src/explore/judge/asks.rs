@@ -194,12 +194,7 @@ impl State {
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
-            if let (false, Some(fact)) = (
-                again,
-                self.facts
-                    .values_mut()
-                    .find(|fact| fact.name == name && fact.has(hold.fence)),
-            ) {
+            if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
                 fact.turns += 1;
                 fact.lingers |= !ask.terms.linger.is_zero();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::engine::Micros;
 use leasehold::{Error, Released};
 
-use super::{Judge, State, Taken};
+use super::{Ask, Judge, State, Taken};
 
 impl Judge {
     /// Guards are given back or dropped. Whether any of them was known to be lost.
@@ -92,6 +92,15 @@ impl Judge {
         self.state().lives[client].tasks -= 1;
     }
 
+    /// The program does not come to an end: no promise, if a lease in it is shorter than messages take.
+    pub fn never_ends(&self) {
+        let state = &mut *self.state();
+        let near = |ask: &Ask| state.near(state.lease_of(&ask.terms));
+        if state.asks.iter().all(near) {
+            state.accuse("P5", "the program does not come to an end".into());
+        }
+    }
+
     /// How long after the end of all tasks nothing may be left.
     pub fn patience(&self) -> Duration {
         let state = self.state();
@@ -119,13 +128,12 @@ impl State {
         let until = now + self.slack();
         let kept = hold.since + micros(hold.terms.min_hold);
         let steady = self.steady(self.lease_of(&hold.terms));
-        let line = &mut self.lines[hold.name];
-        line.used[hold.client] = now;
-        let facts = self.facts.values_mut();
-        if let Some(fact) = { facts }.find(|fact| fact.name == hold.name && fact.has(hold.fence)) {
+        if let Some(fact) = self.fact_mut(hold.name, hold.fence) {
             fact.idle = Some(now);
             fact.kept = fact.kept.max(kept);
         }
+        let line = &mut self.lines[hold.name];
+        line.used[hold.client] = now;
         if !shared {
             line.ended = line.ended.max(hold.fence);
         }

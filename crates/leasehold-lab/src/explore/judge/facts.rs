@@ -46,6 +46,11 @@ impl Fact {
             .is_some_and(|first| (first..first + self.block).contains(&fence))
     }
 
+    /// The first fence of its block.
+    pub(super) fn first(&self) -> u64 {
+        self.first.unwrap_or(0)
+    }
+
     /// Which turn of the grant has this fence.
     pub(super) fn turn(&self, fence: u64) -> u64 {
         fence - self.first.unwrap_or(fence)

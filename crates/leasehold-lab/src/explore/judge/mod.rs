@@ -267,10 +267,15 @@ impl State {
         self.prompt() + if rough { hits + lease * 3 } else { 0 }
     }
 
+    /// Whether messages are quick beside this lease.
+    fn near(&self, lease: Duration) -> bool {
+        let world = &self.program.world;
+        (world.trip + world.longest * 2 + Duration::from_millis(1)) * 6 < lease
+    }
+
     /// Whether renewals of this lease get through in time, as far as the world goes.
     fn steady(&self, lease: Duration) -> bool {
-        let world = &self.program.world;
-        !world.faults && (world.trip + world.longest * 2 + Duration::from_millis(1)) * 6 < lease
+        !self.program.world.faults && self.near(lease)
     }
 
     fn is_sick(&self, name: usize) -> bool {
@@ -315,11 +320,21 @@ impl State {
         })
     }
 
-    /// The claim that a fence of a name belongs to.
+    /// The claim that a fence of a name belongs to: the latest, since fences that were not used are given out again.
     fn fact(&self, name: usize, fence: u64) -> Option<&Fact> {
-        self.facts
+        let facts = self
+            .facts
             .values()
-            .find(|fact| fact.name == name && fact.has(fence))
+            .filter(|fact| fact.name == name && fact.has(fence));
+        facts.max_by_key(|fact| fact.first())
+    }
+
+    fn fact_mut(&mut self, name: usize, fence: u64) -> Option<&mut Fact> {
+        let facts = self
+            .facts
+            .values_mut()
+            .filter(|fact| fact.name == name && fact.has(fence));
+        facts.max_by_key(|fact| fact.first())
     }
 
     fn see_losses(&mut self) {
