@@ -147,6 +147,12 @@ impl State {
     /// What was asked for may be in the way for as long as it takes to give it back.
     fn cools(&mut self, ask: &Ask) {
         let until = self.now() + self.slack();
+        // It may have had its turn without being told, and a turn says for how long the grant is kept.
+        let facts = self.facts.values_mut();
+        for fact in facts.filter(|fact| fact.client == ask.client && ask.names.contains(&fact.name))
+        {
+            fact.lingers |= !ask.terms.linger.is_zero();
+        }
         for name in &ask.names {
             let line = &mut self.lines[*name];
             line.busy = line.busy.max(until);
@@ -171,7 +177,7 @@ impl State {
             self.next += 1;
             self.granted += 1;
             let (weight, writes) = weight(self.lines[name].kind, ask.want);
-            let hold = Hold {
+            let mut hold = Hold {
                 client: ask.client,
                 who: ask.who,
                 name,
@@ -187,10 +193,11 @@ impl State {
                 lost: false,
                 id: self.next,
             };
-            let again = self
-                .holds
-                .iter()
-                .any(|other| other.fence == hold.fence && other.name == name);
+            let twin = |other: &&Hold| other.fence == hold.fence && other.name == name;
+            let again = self.holds.iter().find(twin).map(|twin| twin.terms);
+            // The first turn's terms are those of the grant.
+            hold.terms = again.unwrap_or(hold.terms);
+            let again = again.is_some();
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }

@@ -36,7 +36,7 @@ pub(super) struct Fact {
     pub(super) lingers: bool,
     /// Whether it was given back.
     left: bool,
-    client: usize,
+    pub(super) client: usize,
 }
 
 impl Fact {
