@@ -1,4 +1,5 @@
 //! The file engine: the contract, and its hazards with real processes.
 
 mod contract;
+mod edge;
 mod hazards;
