@@ -104,6 +104,11 @@ impl fmt::Debug for Bed {
 
 /// One heartbeat of one claim.
 pub(crate) async fn beat(session: &dyn Session, claim: &Arc<Claim>) -> Result<Standing> {
-    let answers = session.heartbeat(std::slice::from_ref(claim)).await?;
-    Ok(answers[0])
+    let heard = std::sync::Mutex::new(None);
+    let hear = |_: &Claim, standing| *heard.lock().expect("no panic") = Some(standing);
+    session
+        .heartbeat(std::slice::from_ref(claim), &hear)
+        .await?;
+    let heard = heard.into_inner().expect("no panic");
+    Ok(heard.expect("a heartbeat that succeeds answers for its claim"))
 }

@@ -10,7 +10,7 @@ use super::dialect::Dialect;
 use super::op::{Answer, Op};
 use super::post::Address;
 use super::rows::Key;
-use super::wire::{Heard, Listening, Wire};
+use super::wire::{Heard, Listening, What, Wire};
 use super::world::World;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{Event, Standing};
@@ -228,6 +228,9 @@ async fn look(world: Weak<World>) {
             Ok(Answer::Mail(bodies)) => bodies.iter().for_each(|body| alive.hear(body)),
             Ok(_) => {}
             Err(trouble) => {
+                if trouble.what == What::Moved {
+                    alive.down(&trouble.message);
+                }
                 tracing::debug!(trouble.message, "no mail");
                 tokio::time::sleep(HOLDING).await;
             }

@@ -197,7 +197,7 @@ impl World {
     }
 
     /// What all sessions of this process had is void.
-    fn down(&self, why: &str) {
+    pub(super) fn down(&self, why: &str) {
         let inboxes: Vec<_> = self.inboxes.lock().values().cloned().collect();
         self.watch.clear();
         self.known.clear();
