@@ -31,6 +31,20 @@ pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
     (act(), begin.elapsed())
 }
 
+/// How long it took until something was true, and how long the machine let one wake-up wait meanwhile: on a busy one a
+/// chain of processes takes as many such waits as it has links.
+pub(crate) fn timed_until(what: &str, mut look: impl FnMut() -> bool) -> (Duration, Duration) {
+    let (begin, mut longest) = (Instant::now(), Duration::ZERO);
+    let nap = Duration::from_millis(1);
+    while !look() {
+        assert!(begin.elapsed() < poll::PATIENCE, "{what}: not yet");
+        let before = Instant::now();
+        std::thread::sleep(nap);
+        longest = longest.max(before.elapsed().saturating_sub(nap));
+    }
+    (begin.elapsed(), longest)
+}
+
 /// A program as a shell starts it in the foreground. Whoever runs the tests in the background or under `nohup` has
 /// signals ignored, and an ignored signal stays ignored.
 pub(crate) fn with_default_signals(program: &str) -> Command {

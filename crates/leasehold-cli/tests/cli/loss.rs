@@ -1,7 +1,8 @@
 //! The child and the lock end together, whatever ends first.
 
 use crate::common::{
-    Place, Running, is_alive, timed, until, until_true, wait_for_death, with_default_signals,
+    Place, Running, is_alive, timed, timed_until, until, until_true, wait_for_death,
+    with_default_signals,
 };
 use leasehold_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -122,14 +123,15 @@ fn the_lock_of_a_killed_runner_passes_on_within_100_ms() {
         let family = [place.pid("child"), place.pid("grandchild")];
         let next = place.start(&["run", "x", "--", "sh", "-c", "echo held > held; sleep 1000"]);
         place.wait_for_counts("x", (1, 1));
-        let ((), took) = timed(|| {
-            holder.signal(Signal::KILL);
-            until_true("the next holder", || place.path("held").exists());
-        });
+        holder.signal(Signal::KILL);
+        let (took, waited) = timed_until("the next holder", || place.path("held").exists());
         assert!(!family.into_iter().any(is_alive), "round {round}");
+        // The watchdog, the two it kills, the watchdog again, the waiter's thread and its task, its watchdog and its
+        // command: each has to be woken in turn.
+        let allowed = Duration::from_millis(100) + 8 * waited;
         assert!(
-            took < Duration::from_millis(100),
-            "round {round}: {took:?} after the kill"
+            took < allowed,
+            "round {round}: {took:?} after the kill, {allowed:?} allowed"
         );
         drop(next);
     }
@@ -206,16 +208,17 @@ fn a_stopped_runner_loses_its_group_with_its_lease() {
 #[test]
 fn a_short_lease_is_renewed_while_the_command_runs() {
     let place = Place::new();
-    let answer = place.leasehold(&["run", "x", "--lease", "200ms", "--", "sleep", "0.7"]);
+    // A process that gets no turn for half a lease loses it, as it must: on a busy machine that may be 100 ms.
+    let answer = place.leasehold(&["run", "x", "--lease", "1s", "--", "sleep", "2.5"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
 }
 
 #[test]
 fn a_child_is_stopped_before_a_lease_that_cannot_be_renewed_ends() {
     let place = Place::new();
-    let script =
-        "trap 'echo termed > termed; exit 0' TERM; echo $$ > child; while :; do sleep 0.01; done";
-    let holder = place.hold("x", &["--lease", "900ms"], script);
+    // Waits: a shell that starts a command first hears the signal after it.
+    let script = "trap 'echo termed > termed; exit 0' TERM; sleep 1000 & echo $$ > child; wait";
+    let holder = place.hold("x", &["--lease", "3s"], script);
     let child = place.pid("child");
     let lines = std::fs::read_dir(place.path("locks/lines")).unwrap();
     let line = lines.map(|entry| entry.unwrap().path()).next().unwrap();
@@ -226,11 +229,12 @@ fn a_child_is_stopped_before_a_lease_that_cannot_be_renewed_ends() {
         .open(line)
         .unwrap();
     file.lock().unwrap();
-    let (answer, took) = timed(|| holder.end());
-    assert!(!is_alive(child));
+    let ((), took) = timed(|| wait_for_death(child));
+    let answer = holder.end();
     assert_eq!(answer.code, 76, "{answer:?}");
     assert_eq!(place.line("termed"), "termed");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // It was renewed for the last time before the file was locked.
+    assert!(took < Duration::from_secs(3), "{took:?}");
     file.unlock().unwrap();
 }
 
