@@ -6,6 +6,7 @@ mod edge;
 mod effect;
 mod hazards;
 mod lockers;
+mod lost_answers;
 mod network;
 mod rule;
 mod servers;
