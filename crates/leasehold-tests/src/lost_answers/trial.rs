@@ -21,6 +21,8 @@ pub(super) struct Trial {
     operation: Operation,
     way: Way,
     after: u64,
+    /// Whether the connection was used for this name before.
+    used: bool,
     name: String,
     proxies: Vec<Proxy>,
     url: String,
@@ -36,7 +38,7 @@ impl Trial {
         direct: Client,
         operation: Operation,
         way: Way,
-        after: u64,
+        (after, used): (u64, bool),
     ) -> Self {
         let (proxies, url) = bed.proxies();
         Self {
@@ -45,6 +47,7 @@ impl Trial {
             operation,
             way,
             after,
+            used,
             name: fresh_name(),
             proxies,
             url,
@@ -55,26 +58,36 @@ impl Trial {
     /// Whether the cut happened, or what went wrong.
     pub(super) async fn run(self) -> Result<bool, String> {
         let what = format!(
-            "{:?} cut {:?} after {}",
-            self.operation, self.way, self.after
+            "{:?} cut {:?} after {} (used before: {})",
+            self.operation, self.way, self.after, self.used
         );
         let far = self.bed.connect(&self.url).await;
         let far = far.map_err(|error| format!("{what}: {error}"))?;
         let bystander = far.mutex(fresh_name()).lock().await;
         let bystander = bystander.map_err(|error| format!("{what}: {error}"))?;
-        let judged = match self.operation {
-            Operation::Claim => self.claim(&far, false).await,
-            Operation::Try => self.claim(&far, true).await,
-            Operation::Heartbeat => self.heartbeat(&far).await,
-            Operation::Release => self.release(&far).await,
-            Operation::Downgrade => self.downgrade(&far).await,
-            Operation::Evict => self.evict(&far).await,
-            Operation::Inspect => self.inspect(&far).await,
+        if self.used {
+            let guard = far.mutex(&self.name).lock().await.map_err(text)?;
+            let _ = guard.release().await.map_err(text)?;
+        }
+        let judged = async {
+            match self.operation {
+                Operation::Claim => self.claim(&far, false).await,
+                Operation::Try => self.claim(&far, true).await,
+                Operation::Heartbeat => self.heartbeat(&far).await,
+                Operation::Release => self.release(&far).await,
+                Operation::Downgrade => self.downgrade(&far).await,
+                Operation::Evict => self.evict(&far).await,
+                Operation::Inspect => self.inspect(&far).await,
+            }
         };
+        // Meanwhile, and for a lease after it was cut.
+        let (judged, kept) = tokio::join!(judged, async {
+            self.a_lease().await;
+            self.kept("the bystander", bystander).await
+        });
         let happened = self.happened.load(Ordering::SeqCst);
         let told = |text: String| format!("{what} (cut: {happened}): {text}");
-        judged.map_err(told)?;
-        self.kept("the bystander", bystander).await.map_err(told)?;
+        judged.and(kept).map_err(told)?;
         self.idle().await.map_err(told)?;
         Ok(happened)
     }
