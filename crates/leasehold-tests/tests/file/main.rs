@@ -3,3 +3,4 @@
 mod contract;
 mod edge;
 mod hazards;
+mod isolation;

@@ -8,6 +8,7 @@ mod hazards;
 mod lockers;
 mod lost_answers;
 mod network;
+mod roles;
 mod rule;
 mod servers;
 mod tables;
