@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::engine::{Claim, Engine, Session, Standing};
@@ -112,8 +112,12 @@ impl fmt::Debug for Bed {
     }
 }
 
-/// One heartbeat of one claim.
-pub(crate) async fn beat(session: &dyn Session, claim: &Arc<Claim>) -> Result<Standing> {
-    let answers = session.heartbeat(std::slice::from_ref(claim)).await?;
-    Ok(answers[0])
+/// One heartbeat of one claim; none if it was not named.
+pub(crate) async fn beat(session: &dyn Session, claim: &Arc<Claim>) -> Result<Option<Standing>> {
+    let told = Mutex::new(None);
+    let heard = |_: &Claim, standing| *told.lock().expect("no panic") = Some(standing);
+    session
+        .heartbeat(std::slice::from_ref(claim), &heard)
+        .await?;
+    Ok(told.into_inner().expect("no panic"))
 }
