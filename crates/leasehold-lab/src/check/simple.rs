@@ -53,8 +53,8 @@ pub fn overlaps(records: &[Record], lossy: &[Fault]) -> u64 {
     broken
 }
 
-/// Whether a fault may have taken the older of two grants away: the one with the smaller fence, if any turn of it was asked
-/// for before the fault was over. The fences say which grant is older, and which turns are of one grant.
+/// Whether a fault may have taken the older of two grants away: the one with the smaller fence, if a turn of it was asked
+/// for before the fault was over and ended after it began. The fences say which grant is older, and which turns are of one grant.
 fn excused(windows: &[Window<'_>], one: &Window<'_>, other: &Window<'_>, lossy: &[Fault]) -> bool {
     let (old, new) = if one.fence < other.fence {
         (one, other)
@@ -67,7 +67,7 @@ fn excused(windows: &[Window<'_>], one: &Window<'_>, other: &Window<'_>, lossy: 
         same && turn.is_some_and(|turn| turn < u64::from(FENCE_BLOCK))
     };
     lossy.iter().any(|(on, off)| {
-        let asked_before = |window: &Window<'_>| window.call <= *off;
+        let asked_before = |window: &Window<'_>| window.call <= *off && window.end > *on;
         new.start > *on && windows.iter().filter(of_old).any(asked_before)
     })
 }

@@ -62,18 +62,15 @@ impl Asked {
         for (on, off) in self.lossy_times(records) {
             let mut ended = HashMap::<_, Vec<u64>>::new();
             for hold in &mut history.holds {
-                let granted = hold.answer == Answer::Granted;
-                if !granted || hold.got > off {
+                let held = hold.answer == Answer::Granted && hold.got <= off && hold.end > on;
+                if !held {
                     continue;
                 }
-                // Told before the fault was over: of the time before it, or of an unknown one.
                 let by = (hold.name, processes[hold.who as usize]);
                 ended.entry(by).or_default().push(hold.fence);
-                if hold.end > on {
-                    match hold.got > on {
-                        true => hold.answer = Answer::Unknown,
-                        false => hold.end = on,
-                    }
+                match hold.got > on {
+                    true => hold.answer = Answer::Unknown,
+                    false => hold.end = on,
                 }
             }
             for hold in history.holds.iter_mut().filter(|hold| hold.got > on) {
