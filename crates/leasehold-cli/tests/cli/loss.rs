@@ -55,19 +55,19 @@ fn a_group_that_ignores_sigterm_is_killed_after_a_third_of_the_lease() {
 }
 
 #[test]
-fn evicting_nobody_says_so() {
+fn an_eviction_without_a_holder_says_so() {
     let place = Place::new();
     let answer = place.leasehold(&["evict", "x", "--why", "test"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x\n"),
+        (0, "no process holds x\n"),
         "{answer:?}"
     );
     let holder = place.hold("x", &[], "sleep 1000");
     let answer = place.leasehold(&["evict", "x", "--why", "test", "--fence", "1"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x with fence 1\n"),
+        (0, "no process holds x with fence 1\n"),
         "{answer:?}"
     );
     assert_eq!(place.counts("x"), (1, 0));
