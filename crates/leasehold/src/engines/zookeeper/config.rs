@@ -1,4 +1,4 @@
-//! What a `zookeeper:` URL says.
+//! The configuration in a `zookeeper:` URL.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use crate::engine::Url;
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
-/// Who may use the nodes we make.
+/// The access list of the nodes that are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody; Curator's default.
+    /// Every client; Curator's default.
     Anyone,
-    /// Whoever has the same login.
+    /// Clients with the same login.
     Creator,
 }
 
@@ -24,15 +24,20 @@ pub(super) struct Config {
     auth: Option<(String, String)>,
     access: Access,
     tls: Option<Tls>,
-    /// The lease the first session is opened for, before a claim has said its own.
+    /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
+    /// The longest frame that is taken from a server, in bytes.
+    pub(super) frame_cap: usize,
 }
 
-/// Where a server is found if the URL does not say.
+/// The port of a host without one.
 const PORT: u16 = 2181;
 
-/// The lease of locks that set none of their own.
+/// The lease of locks that set none.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// ZooKeeper's own default of `jute.maxbuffer`.
+const FRAME_CAP: usize = 1024 * 1024;
 
 impl Config {
     pub(super) fn from_url(url: &Url) -> Result<Self> {
@@ -57,6 +62,11 @@ impl Config {
             Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
             Some(_) => return Err(bad("acl is anyone or creator")),
         };
+        let frame_cap = match params.take("jute.maxbuffer").map(|cap| cap.parse()) {
+            None => FRAME_CAP,
+            Some(Ok(cap)) if cap >= 1024 => cap,
+            Some(_) => return Err(bad("jute.maxbuffer is a number of bytes, at least 1024")),
+        };
         let tls = Tls::of(&mut params, false).map_err(|what| bad(&what))?;
         params.finish()?;
         let root = url.path().trim_end_matches('/').to_owned();
@@ -70,6 +80,7 @@ impl Config {
             access,
             tls,
             lease: LEASE,
+            frame_cap,
         })
     }
 
@@ -158,6 +169,8 @@ mod tests {
             "zookeeper://h/?acl=x",
             "zookeeper://h/?auth=x",
             "zookeeper://h/?x=1",
+            "zookeeper://h/?jute.maxbuffer=1",
+            "zookeeper://h/?jute.maxbuffer=much",
             "zookeeper://h/a//b",
             "zookeeper://h/?tls=perhaps",
             "zookeeper://h/?ca=x",
