@@ -10,18 +10,6 @@ impl<T> Shared<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// None if somebody has it locked.
-    #[cfg(feature = "file")]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        use std::sync::TryLockError;
-
-        match self.0.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
 }
 
 impl<T> From<T> for Shared<T> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::Url;
+use crate::engine::{Host, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
@@ -19,7 +19,7 @@ pub(super) enum Access {
 /// One deployment, as a URL names it.
 #[derive(Clone)]
 pub(super) struct Config {
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<Host>,
     root: String,
     auth: Option<(String, String)>,
     access: Access,
@@ -74,7 +74,7 @@ impl Config {
             return Err(bad("the path has a part that ZooKeeper does not allow"));
         }
         Ok(Self {
-            hosts: url.hosts().to_vec(),
+            hosts: url.addresses(PORT)?,
             root,
             auth,
             access,
@@ -82,20 +82,6 @@ impl Config {
             lease: LEASE,
             frame_cap,
         })
-    }
-
-    /// The hosts as they were written.
-    fn hosts(&self) -> String {
-        self.hosts.join(",")
-    }
-
-    /// The hosts, each with its port.
-    pub(super) fn addresses(&self) -> Vec<String> {
-        let address = |host: &String| match host.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => host.clone(),
-            _ => format!("{host}:{PORT}"),
-        };
-        self.hosts.iter().map(address).collect()
     }
 
     /// The node below which the names are; empty for the root.
@@ -118,7 +104,8 @@ impl Config {
 
     /// Without secrets.
     pub(super) fn location(&self) -> String {
-        format!("zookeeper://{}{}", self.hosts(), self.root)
+        let hosts: Vec<_> = self.hosts.iter().map(Host::to_string).collect();
+        format!("zookeeper://{}{}", hosts.join(","), self.root)
     }
 }
 
@@ -143,10 +130,6 @@ mod tests {
     #[test]
     fn takes_hosts_root_and_login() {
         let config = config("zookeeper://me:hunter2@h1:1,h2:2/locks/?acl=creator").unwrap();
-        assert_eq!(
-            (config.hosts().as_str(), config.root()),
-            ("h1:1,h2:2", "/locks")
-        );
         assert_eq!(config.auth(), Some(("digest", "me:hunter2")));
         assert_eq!(config.access(), Access::Creator);
         assert_eq!(format!("{config:?}"), "zookeeper://h1:1,h2:2/locks");
@@ -155,10 +138,8 @@ mod tests {
     #[test]
     fn a_host_has_a_port() {
         let config = config("zookeeper://h1:1,h2,[::1],[::1]:7").unwrap();
-        assert_eq!(
-            config.addresses(),
-            ["h1:1", "h2:2181", "[::1]:2181", "[::1]:7"]
-        );
+        let all = "zookeeper://h1:1,h2:2181,[::1]:2181,[::1]:7";
+        assert_eq!(config.location(), all);
     }
 
     #[test]

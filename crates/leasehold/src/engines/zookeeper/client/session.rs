@@ -15,6 +15,7 @@ use super::connection::{Connection, Silence, broken};
 use super::error::{Answer, Trouble, dead};
 use super::mux::{AUTH, Mux, PING, ping};
 use crate::clock::{Clock, micros};
+use crate::engine::Host;
 
 pub(super) struct Session {
     mux: Arc<Mux>,
@@ -47,7 +48,7 @@ impl Session {
     ) -> Self {
         Self {
             mux,
-            servers: Servers::new(config.addresses()),
+            servers: Servers::new(config.hosts.clone()),
             config: config.clone(),
             id: 0,
             password: vec![0; 16],
@@ -128,9 +129,9 @@ impl Session {
         }
     }
 
-    async fn connect_to(&mut self, host: &str, address: SocketAddr) -> Answer<Connection> {
+    async fn connect_to(&mut self, host: &Host, address: SocketAddr) -> Answer<Connection> {
         let (tls, cap) = (self.config.tls(), self.config.frame_cap);
-        let opened = Connection::open(name_of(host), address, tls.as_ref(), cap).await;
+        let opened = Connection::open(&host.name, address, tls.as_ref(), cap).await;
         let mut connection = opened.map_err(|error| broken(&error))?;
         connection.send(self.hello()).await?;
         let welcome = connection.frame().await?;
@@ -247,25 +248,25 @@ impl Drop for Session {
 /// Where the servers are.
 #[derive(Debug)]
 struct Servers {
-    /// Each `host:port`, and its addresses when they were last resolved.
-    hosts: Vec<(String, Vec<SocketAddr>)>,
+    /// Each host, and its addresses when they were last resolved.
+    hosts: Vec<(Host, Vec<SocketAddr>)>,
     /// The addresses to try before any is tried again.
-    round: Vec<(String, SocketAddr)>,
+    round: Vec<(Host, SocketAddr)>,
 }
 
 impl Servers {
-    fn new(hosts: Vec<String>) -> Self {
+    fn new(hosts: Vec<Host>) -> Self {
         let hosts = hosts.into_iter().map(|host| (host, Vec::new())).collect();
         let round = Vec::new();
         Self { hosts, round }
     }
 
     /// The next address. A new round resolves all hosts again; one that cannot be resolved keeps its last addresses.
-    async fn next(&mut self, patience: Duration) -> Answer<(String, SocketAddr)> {
+    async fn next(&mut self, patience: Duration) -> Answer<(Host, SocketAddr)> {
         let mut failed = String::new();
         if self.round.is_empty() {
             for (host, addresses) in &mut self.hosts {
-                match timeout(patience, tokio::net::lookup_host(&*host)).await {
+                match timeout(patience, tokio::net::lookup_host((&*host.name, host.port))).await {
                     Ok(Ok(found)) => *addresses = found.collect(),
                     Ok(Err(error)) => failed = format!("{host} cannot be resolved: {error}"),
                     Err(_) => failed = format!("{host} was not resolved within {patience:?}"),
@@ -285,25 +286,17 @@ impl Servers {
     }
 }
 
-/// The name of a `host:port`, as a certificate has it.
-fn name_of(host: &str) -> &str {
-    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-    host.trim_start_matches('[').trim_end_matches(']')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_name_has_neither_port_nor_brackets() {
-        assert_eq!(name_of("h:1"), "h");
-        assert_eq!(name_of("[::1]:2181"), "::1");
-    }
-
     #[tokio::test]
     async fn every_address_of_every_host_is_tried_before_one_is_tried_again() {
-        let mut servers = Servers::new(vec!["one:1".into(), "two:2".into()]);
+        let mut servers = Servers::new(
+            ["one:1", "two:2"]
+                .map(|host| Host::parse(host, 0).unwrap())
+                .into(),
+        );
         let address = |last: u8| SocketAddr::from(([127, 0, 0, last], 1));
         servers.hosts[0].1 = (1..=20).map(address).collect();
         servers.hosts[1].1 = vec![address(21)];
