@@ -137,6 +137,11 @@ impl Proxy {
         lock(&self.shared.plan).later.is_some()
     }
 
+    /// Whether the fate of [`after`](Self::after) is still to come.
+    pub fn is_planned(&self) -> bool {
+        lock(&self.shared.plan).later.is_some()
+    }
+
     /// How many messages have arrived one way.
     pub fn passed(&self, way: Way) -> u64 {
         self.shared.passed[way as usize].load(Ordering::SeqCst)
