@@ -1,15 +1,16 @@
 //! The script: how it is called.
 
 use super::answer::{SECOND, Since};
+use super::client::{Call, Reply};
 use super::error::Trouble;
 use super::keys::{Keys, hex};
-use super::resp::{Call, Reply};
+
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 
 /// The rule of a line, as the server runs it: what is common first.
-const TEXT: &str = concat!(
+pub(super) const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
     include_str!("pair.lua"),
@@ -20,16 +21,6 @@ const TEXT: &str = concat!(
     "\n",
     include_str!("line.lua")
 );
-
-/// Loads the script; the answer is the digest it is called by.
-pub(super) fn load() -> Call {
-    Call::new("SCRIPT LOAD").arg(TEXT)
-}
-
-/// How every call of the script begins.
-pub(super) fn begin(digest: &str) -> Call {
-    Call::new("EVALSHA").arg(digest)
-}
 
 /// One operation of the script on some lines.
 #[derive(Debug, Clone)]
@@ -136,8 +127,13 @@ impl Run {
         matches!(self.what, "claim" | "try" | "beat")
     }
 
-    pub(super) fn call(&self, begin: &Call) -> Call {
-        begin.and(&self.words)
+    /// Whether the same answer comes if it is asked again.
+    pub(super) fn may_repeat(&self) -> bool {
+        matches!(self.what, "claim" | "try" | "ask" | "look")
+    }
+
+    pub(super) fn words(&self) -> &Call {
+        &self.words
     }
 
     /// The answer for the only line. A short one comes as a string of words.

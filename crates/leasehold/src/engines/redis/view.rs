@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::answer::{Shown, shown};
+use super::client::Reply;
 use super::error::Trouble;
 use super::keys::Bucket;
-use super::resp::Reply;
 use super::scan;
 use super::script::Run;
 use super::servers::Servers;
