@@ -10,6 +10,7 @@ mod duration;
 mod evict;
 mod exit;
 mod generate;
+mod group;
 mod held;
 mod run;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]

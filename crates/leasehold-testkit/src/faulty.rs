@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Claim, Engine, Event, Guarantees, Identity, Inbox, LineView, Query, Release, Session, Standing,
+    Claim, Engine, Event, Guarantees, Heard, Identity, Inbox, LineView, Query, Release, Session,
+    Standing,
 };
 use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
 
@@ -256,6 +257,25 @@ struct FaultySession {
     plan: Plan,
 }
 
+/// What a heartbeat told, and how it ended.
+type Beaten = (Vec<(Claim, Standing)>, Result<()>);
+
+impl FaultySession {
+    /// A heartbeat whose answers can still be lost.
+    fn beat<'a>(&'a self, claims: &'a [Arc<Claim>]) -> Call<'a, Beaten> {
+        Box::pin(async move {
+            let told = Mutex::new(Vec::new());
+            let heard = |claim: &Claim, standing| {
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.push((claim.clone(), standing));
+            };
+            let answer = self.inner.heartbeat(claims, &heard).await;
+            let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Ok((told, answer))
+        })
+    }
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Session for FaultySession {
@@ -267,18 +287,17 @@ impl Session for FaultySession {
             .await
     }
 
-    /// Never at once: every fault is a fault of `claim`.
-    fn claim_now(&self, _: &Claim) -> Option<Result<Standing>> {
-        None
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         self.plan.state().claims_beaten += claims.len() as u64;
-        let call = || self.inner.heartbeat(claims);
-        let (first, again) = (call(), call());
-        self.plan
-            .through(Op::Heartbeat, Step::Heartbeat, first, again)
-            .await
+        let (first, again) = (self.beat(claims), self.beat(claims));
+        let through = self
+            .plan
+            .through(Op::Heartbeat, Step::Heartbeat, first, again);
+        let (told, answer) = through.await?;
+        for (claim, standing) in told {
+            heard(&claim, standing);
+        }
+        answer
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
@@ -291,10 +310,6 @@ impl Session for FaultySession {
         self.plan
             .through(Op::Release, Step::Release, first, again)
             .await
-    }
-
-    fn release_now(&self, _: &Claim, _: u32) -> Option<Result<Release>> {
-        None
     }
 
     async fn close(&self) -> Result<()> {

@@ -5,6 +5,7 @@ mod effect;
 mod hazards;
 mod lockers;
 mod network;
+mod roles;
 mod rule;
 mod servers;
 mod tables;

@@ -119,45 +119,60 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
 
     /// Asks the holders of a name, or the holder of one fence, to give it up; says how many were asked. An engine
     /// whose holders cannot be told refuses with [`ErrorKind::Unsupported`].
-    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
-        let _ = fence;
-        let what = "holders cannot be asked to give up here: evict them, or wait";
-        let error = Error::new(ErrorKind::Unsupported, Step::Ask, what);
-        Err(error.on(self.kind()).of(name))
-    }
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32>;
 }
 
-/// One client's life in an engine.
+/// The refusal of an engine whose holders cannot be asked to give a lock up.
+///
+/// ```
+/// use leasehold::{ErrorKind, Name, engine};
+/// let error = engine::cannot_ask("redis", &Name::new("x")?);
+/// assert_eq!(error.kind(), ErrorKind::Unsupported);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn cannot_ask(kind: &'static str, name: &Name) -> Error {
+    let what = "holders cannot be asked to give up here: evict them, or wait";
+    let error = Error::new(ErrorKind::Unsupported, Step::Ask, what);
+    error.on(kind).of(name)
+}
+
+/// Where a heartbeat tells the standing of a claim. It returns soon and may call the session: an engine calls it without
+/// a lock of its own.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::engine::{Claim, Clock, Engine, Heard, Identity, Inbox, Memory, Mode, Standing};
+/// let engine = Memory::new(Clock::boot());
+/// let session = engine.open(&Identity::of_this_process(), Inbox::new(|_| {})).await?;
+/// let lease = std::time::Duration::from_secs(10);
+/// let claim = std::sync::Arc::new(Claim::new(leasehold::Name::new("x")?, Mode::Mutex, lease));
+/// let heard: &Heard<'_> = &|_, standing| assert_eq!(standing, Standing::Gone);
+/// session.heartbeat(&[claim], heard).await?;
+/// # Ok(()) }
+/// ```
+pub type Heard<'a> = dyn Fn(&Claim, Standing) + Send + Sync + 'a;
+
+/// One client's life in an engine. As with [`Engine`], no method has a default body.
 #[async_trait]
 pub trait Session: std::fmt::Debug + Send + Sync + 'static {
     /// Joins the line, or says again that this claim is alive. A held claim asked for again with a smaller weight
     /// gives the difference back (a writer becomes a reader).
     async fn claim(&self, claim: &Claim) -> Result<Standing>;
 
-    /// Like [`claim`](Self::claim), for an engine that is so near that it need not wait for an answer. None if it must
-    /// wait: then nothing has happened, and `claim` is asked.
-    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
-        let _ = claim;
-        None
-    }
-
-    /// Says that all these claims are alive; answers for each, in order. One round trip, however many.
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>>;
+    /// Says that these claims are alive. `heard` is called for each claim as soon as its answer is known; a claim
+    /// without an answer is not named. Lines, nodes and shards that are slow keep no other claim from its answer. An
+    /// error speaks for every claim that was not named.
+    ///
+    /// The caller asks for claims of similar lease in one call, has several calls under way at once, and drops a call
+    /// after a third of the shortest lease in it.
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()>;
 
     /// How long the engine keeps a claim after its session's last word: the lease it asked for, or what the server
     /// made of it.
-    fn lease(&self, claim: &Claim) -> Duration {
-        claim.lease
-    }
+    fn lease(&self, claim: &Claim) -> Duration;
 
     /// Leaves the line. Of the block of fences the first `used` are spent.
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release>;
-
-    /// Like [`release`](Self::release), as [`claim_now`](Self::claim_now) is like `claim`.
-    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
-        let _ = (claim, used);
-        None
-    }
 
     /// Ends the session and everything it has.
     async fn close(&self) -> Result<()>;

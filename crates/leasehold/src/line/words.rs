@@ -68,8 +68,6 @@ pub enum Standing {
     Busy,
     /// It is not in the line: it ended, or was never there.
     Gone,
-    /// The server that keeps its line did not answer, while others did. Only a heartbeat of many says so.
-    Unheard,
 }
 
 /// What a holder has.

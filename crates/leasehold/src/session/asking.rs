@@ -31,19 +31,11 @@ impl Keeper {
                 Err(closed) => break closed,
             };
             let sent = self.clock.now();
-            let (outcome, now) = match self.session.claim_now(&claim) {
-                // Nothing was waited for: the clock is not looked at again.
-                Some(Ok(Standing::Held(held))) => (Ok(Outcome::Granted(held)), sent),
-                answer => {
-                    // In a box: with a wait and its timer inside, every future around this one would be large to move.
-                    let outcome = Box::pin(self.attempt(&claim, sent, answer)).await;
-                    (outcome, self.clock.now())
-                }
-            };
+            let outcome = self.attempt(&claim, sent).await;
             match outcome {
                 Ok(Outcome::Granted(held)) => {
                     armed.disarm();
-                    return self.granted(claim, sent, now, held).map(Some);
+                    return self.granted(claim, sent, held).map(Some);
                 }
                 Ok(Outcome::Busy) => {
                     armed.forget();
@@ -61,20 +53,12 @@ impl Keeper {
         Err(if left { error.perhaps() } else { error })
     }
 
-    /// One claim, from the first byte to the end of its wait, unless it was answered at once.
-    async fn attempt(
-        &self,
-        claim: &Claim,
-        sent: Micros,
-        answer: Option<Result<Standing>>,
-    ) -> Result<Outcome> {
-        let answer = match answer {
-            None => within(patience(claim), self.session.claim(claim)).await,
-            answer => answer,
-        };
+    /// One claim, from the first byte to the end of its wait.
+    async fn attempt(&self, claim: &Claim, sent: Micros) -> Result<Outcome> {
+        let answer = within(patience(claim), self.session.claim(claim)).await;
         Ok(match answer.ok_or_else(|| self.late(claim))?? {
             Standing::Busy => Outcome::Busy,
-            Standing::Gone | Standing::Unheard => Outcome::Ended(Ended::Forgotten),
+            Standing::Gone => Outcome::Ended(Ended::Forgotten),
             Standing::Held(held) => Outcome::Granted(held),
             Standing::Waiting { look_again, .. } => match self.wait(claim, sent, look_again) {
                 Ok(outcome) => outcome,
@@ -157,7 +141,8 @@ impl Keeper {
     }
 
     /// The entry holds from now on, unless it ended meanwhile or its time is over already.
-    fn granted(&self, claim: Claim, sent: Micros, now: Micros, held: Held) -> Result<Arc<Grant>> {
+    fn granted(&self, claim: Claim, sent: Micros, held: Held) -> Result<Arc<Grant>> {
+        let now = self.clock.now();
         let mut table = self.table.lock();
         let Some(entry) = table.get_mut(&claim.id) else {
             drop(table);

@@ -12,33 +12,12 @@ use crate::error::{Error, ErrorKind, Result, Step};
 impl Keeper {
     /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
     pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
-        match self.give_back_now(grant) {
-            Some(answer) => answer,
-            // In a box: with the call and its timer inside, a release would be large to move.
-            None => Box::pin(self.give_back_soon(grant)).await,
-        }
-    }
-
-    /// Gives a grant back to an engine that is near; none if it is not, and then nothing has happened.
-    fn give_back_now(&self, grant: &Arc<Grant>) -> Option<Result<Release>> {
-        if grant.why_lost().is_some() {
-            let _open = Open::new(&*self.reaper.progress);
-            self.discard(grant);
-            return Some(Ok(Release::Gone));
-        }
-        let answer = self.session.release_now(&grant.claim, grant.turns())?;
-        if answer.is_err() {
-            self.reap(grant);
-        }
-        // Not before the answer: a shutdown waits for what is in the table.
-        let _ = self.take_out(grant.claim.id);
-        Some(given_back(grant, answer))
-    }
-
-    /// Gives a grant back to an engine whose answer is waited for.
-    async fn give_back_soon(&self, grant: &Arc<Grant>) -> Result<Release> {
         // Counted before it leaves the table, so that a shutdown waits for it.
         let _open = Open::new(&*self.reaper.progress);
+        if grant.why_lost().is_some() {
+            self.discard(grant);
+            return Ok(Release::Gone);
+        }
         let _ = self.take_out(grant.claim.id);
         // Should this future be dropped, or the call fail, the reaper goes on with it.
         let mut backup = Backup(Some((self, grant)));
@@ -53,7 +32,10 @@ impl Keeper {
         if answer.is_ok() {
             backup.0 = None;
         }
-        given_back(grant, answer)
+        if matches!(answer, Ok(Release::Gone)) {
+            grant.lose(Ended::Forgotten);
+        }
+        answer.map_err(|error| error.of(&claim.name))
     }
 
     /// Gives a grant back in the background.
@@ -66,14 +48,6 @@ impl Keeper {
     pub(super) fn reap(&self, grant: &Grant) {
         self.reaper.give_back(grant.claim(), grant.turns());
     }
-}
-
-/// What the engine said of a grant it was given back.
-fn given_back(grant: &Grant, answer: Result<Release>) -> Result<Release> {
-    if matches!(answer, Ok(Release::Gone)) {
-        grant.lose(Ended::Forgotten);
-    }
-    answer.map_err(|error| error.of(&grant.claim.name))
 }
 
 /// A release under way. Dropping it leaves the rest to the reaper.

@@ -1,66 +1,56 @@
 //! One task per client keeps every grant and every place in line alive, and tells losses on time.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 use super::answer::within;
 use super::grant::Grant;
 use super::keeper::Keeper;
 use super::table::{Entry, Outcome, Phase};
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Session, Standing};
-use crate::error::Result;
 
-/// One call for all that is due.
+/// One call for claims of similar lease. Dropped, it gives up on the claims that were not answered for.
 struct Beat {
+    keeper: Weak<Keeper>,
+    number: u64,
     sent: Micros,
     claims: Vec<Arc<Claim>>,
+    failed: String,
 }
 
-type Answer = (Beat, Option<Result<Vec<Standing>>>);
-
-/// Runs until the client is gone.
+/// Runs until the client is gone. The calls under way end with it.
 pub(super) async fn run(keeper: Weak<Keeper>, session: Arc<dyn Session>, clock: Clock) {
-    let mut under_way: Option<Pin<Box<dyn Future<Output = Answer> + Send>>> = None;
+    let mut calls = JoinSet::new();
+    let mut number = 0;
     loop {
         let Some(alive) = keeper.upgrade() else {
             return;
         };
-        if under_way.is_none()
-            && let Some(beat) = alive.due()
-        {
-            under_way = Some(Box::pin(say(session.clone(), beat)));
+        alive.tell_what_ended();
+        for claims in alive.due() {
+            number += 1;
+            let beat = alive.begin(number, claims, keeper.clone());
+            let _ = calls.spawn(say(session.clone(), beat));
         }
-        let wake = alive.next_wake(under_way.is_some());
+        let wake = alive.next_wake();
         let earlier = alive.wake.clone();
         let mut sooner = pin!(earlier.notified());
         // Armed before the last look, so that a claim that came meanwhile is not slept over.
         let _ = sooner.as_mut().enable();
-        if alive.next_wake(under_way.is_some()) < wake {
+        if alive.next_wake() < wake {
             continue;
         }
         drop(alive);
-        let answer = async {
-            match &mut under_way {
-                Some(call) => call.await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            (beat, answer) = answer => {
-                under_way = None;
-                let Some(alive) = keeper.upgrade() else { return };
-                alive.answered(beat, answer);
-            }
+            Some(_) = calls.join_next() => {}
             () = sleep(&clock, wake) => {}
             () = sooner => {}
-        }
-        if let Some(alive) = keeper.upgrade() {
-            alive.tell_what_ended();
         }
     }
 }
@@ -78,51 +68,117 @@ async fn sleep(clock: &Clock, wake: Micros) {
 }
 
 /// A beat has a timeout of its own, so that one silent call cannot use up the lease.
-async fn say(session: Arc<dyn Session>, beat: Beat) -> Answer {
+async fn say(session: Arc<dyn Session>, mut beat: Beat) {
     let shortest = beat.claims.iter().map(|claim| claim.lease).min();
     let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
-    let call = session.heartbeat(&beat.claims);
-    let answer = within(patience, call).await;
-    (beat, answer)
+    let heard = |claim: &Claim, standing| {
+        if let Some(keeper) = beat.keeper.upgrade() {
+            keeper.stands(claim, beat.sent, standing);
+        }
+    };
+    let answer = within(patience, session.heartbeat(&beat.claims, &heard)).await;
+    beat.failed = match answer {
+        None => "no answer in time".to_owned(),
+        Some(Err(error)) => error.to_string(),
+        Some(Ok(())) => "the engine did not answer for them".to_owned(),
+    };
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.upgrade() {
+            keeper.ended(self);
+        }
+    }
+}
+
+/// Sorted by lease: groups in which the longest is at most twice the shortest.
+fn similar(claims: &[(Duration, Micros, ClaimId)]) -> Vec<&[(Duration, Micros, ClaimId)]> {
+    let mut groups = Vec::new();
+    let mut rest = claims;
+    while let Some((shortest, ..)) = rest.first() {
+        let (group, longer) =
+            rest.split_at(rest.partition_point(|(lease, ..)| *lease <= *shortest * 2));
+        groups.push(group);
+        rest = longer;
+    }
+    groups
 }
 
 impl Keeper {
-    /// Everything that is due. What is nearly due comes along rather than cause a call of its own.
-    fn due(&self) -> Option<Beat> {
+    /// The claims to speak of now, a list for each call. What is nearly due comes along rather than cause a call of its
+    /// own.
+    fn due(&self) -> Vec<Vec<ClaimId>> {
         let now = self.clock.now();
-        let mut table = self.table.lock();
-        let beats = |entry: &Entry| !matches!(entry.phase, Phase::Asking { .. });
-        if !table.values().any(|entry| beats(entry) && entry.due <= now) {
-            return None;
-        }
-        let mut claims = Vec::new();
-        for entry in table.values_mut() {
-            let lease = micros(entry.lease);
-            if entry.due <= now.saturating_add(lease / 8)
-                && let Some(claim) = entry.claim()
-            {
-                claims.push(claim);
-                // Should the call fail, it is tried again soon.
-                entry.due = now.saturating_add((lease / 10).max(10_000));
-            }
-        }
-        Some(Beat { sent: now, claims })
+        let table = self.table.lock();
+        let mut near: Vec<_> = table
+            .iter()
+            .filter(|(_, entry)| {
+                let soon = now.saturating_add(micros(entry.lease) / 8);
+                !entry.is_asking() && entry.beating.is_none() && entry.due <= soon
+            })
+            .map(|(id, entry)| (entry.lease, entry.due, *id))
+            .collect();
+        drop(table);
+        near.sort_unstable_by_key(|(lease, ..)| *lease);
+        similar(&near)
+            .into_iter()
+            .filter(|group| group.iter().any(|(_, due, _)| *due <= now))
+            .map(|group| group.iter().map(|(.., id)| *id).collect())
+            .collect()
     }
 
-    /// When the task has to look again. While a call is under way only ends matter.
+    fn begin(&self, number: u64, ids: Vec<ClaimId>, keeper: Weak<Self>) -> Beat {
+        let now = self.clock.now();
+        let mut table = self.table.lock();
+        let claims = ids.into_iter().filter_map(|id| {
+            let entry = table.get_mut(&id)?;
+            let claim = entry.claim()?;
+            entry.beating = Some(number);
+            // Should the call fail, it is tried again soon.
+            let again = (micros(entry.lease) / 10).max(10_000);
+            entry.due = now.saturating_add(again);
+            Some(claim)
+        });
+        Beat {
+            claims: claims.collect(),
+            keeper,
+            number,
+            sent: now,
+            failed: "the call was dropped".to_owned(),
+        }
+    }
+
+    /// A call is over. The claims that it brought no answer for are unsure, and due again.
+    fn ended(&self, beat: &Beat) {
+        let mut table = self.table.lock();
+        let mut unheard = 0;
+        for claim in &beat.claims {
+            if let Some(entry) = table.get_mut(&claim.id)
+                && entry.beating == Some(beat.number)
+            {
+                entry.beating = None;
+                unheard += 1;
+                if let Some(grant) = entry.grant() {
+                    grant.set_unsure(true);
+                }
+            }
+        }
+        drop(table);
+        if unheard > 0 {
+            let (claims, why) = (beat.claims.len(), &*beat.failed);
+            tracing::warn!(unheard, claims, why, "a heartbeat failed");
+        }
+    }
+
+    /// When the task has to look again. While a call is under way for a claim, only its end matters.
     ///
     /// A wake that was planned stays, also when nothing needs it any more: locks that come and go then cost one idle
     /// look in a while, not one each.
-    fn next_wake(&self, calling: bool) -> Micros {
+    fn next_wake(&self) -> Micros {
         let table = self.table.lock();
-        let wakes = table.values().map(|entry| match (&entry.phase, calling) {
-            (Phase::Held { grant, parked }, true) => {
-                grant.until().min(parked.unwrap_or(Micros::MAX))
-            }
-            (_, true) => Micros::MAX,
-            (_, false) => entry.wake(),
-        });
-        let wake = wakes.min().unwrap_or(Micros::MAX);
+        let wake = table.values().map(Entry::wake).min();
+        let wake = wake.unwrap_or(Micros::MAX);
         let planned = self.asleep_until.load(Ordering::SeqCst);
         let wake = match planned > self.clock.now() {
             true => wake.min(planned),
@@ -132,35 +188,13 @@ impl Keeper {
         wake
     }
 
-    fn answered(&self, beat: Beat, answer: Option<Result<Vec<Standing>>>) {
-        match answer {
-            Some(Ok(standings)) if standings.len() == beat.claims.len() => {
-                for (claim, standing) in beat.claims.iter().zip(standings) {
-                    self.stands(claim, beat.sent, standing);
-                }
-            }
-            failed => {
-                let why = match failed {
-                    None => "no answer in time".to_owned(),
-                    Some(Err(error)) => error.to_string(),
-                    Some(Ok(_)) => "the engine answered for another number of claims".to_owned(),
-                };
-                tracing::warn!(claims = beat.claims.len(), why, "a heartbeat failed");
-                let table = self.table.lock();
-                let entries = beat.claims.iter().filter_map(|claim| table.get(&claim.id));
-                entries
-                    .filter_map(Entry::grant)
-                    .for_each(|grant| grant.set_unsure(true));
-            }
-        }
-    }
-
     /// The engine said where a claim stands.
     fn stands(&self, claim: &Claim, sent: Micros, standing: Standing) {
         let mut table = self.table.lock();
         let Some(entry) = table.get_mut(&claim.id) else {
             return;
         };
+        entry.beating = None;
         let grant = entry.grant().cloned();
         match (standing, grant) {
             (Standing::Held(held), Some(grant)) if grant.is(&held) => {
@@ -180,14 +214,12 @@ impl Keeper {
                 entry.heard(sent);
                 let look = self.clock.now().saturating_add(micros(look_again));
                 entry.due = entry.due.min(look);
+                let due = entry.due;
+                drop(table);
+                self.wake_by(due);
             }
             // The grant was pushed while this answer was on its way.
             (Standing::Waiting { .. }, Some(grant)) if grant.since >= sent => entry.heard(sent),
-            (Standing::Unheard, grant) => {
-                if let Some(grant) = grant {
-                    grant.set_unsure(true);
-                }
-            }
             // Gone, or held under another fence: what we had ended.
             _ => {
                 let late = entry.valid_until() <= self.clock.now();

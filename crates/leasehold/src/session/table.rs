@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) said: Micros,
     /// When to say the next word.
     pub(super) due: Micros,
+    /// The heartbeat under way for it.
+    pub(super) beating: Option<u64>,
     /// Whether somebody asked for it to be given up.
     pub(super) asked: bool,
 }
@@ -60,6 +62,7 @@ impl Entry {
             keep_alive,
             said: 0,
             due: Micros::MAX,
+            beating: None,
             asked: false,
         }
     }
@@ -123,15 +126,22 @@ impl Entry {
         }
     }
 
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.phase, Phase::Asking { .. })
+    }
+
     /// When something has to be done about it.
     pub(super) fn wake(&self) -> Micros {
+        let due = match self.beating {
+            Some(_) => Micros::MAX,
+            None => self.due,
+        };
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
-            Phase::Waiting { .. } => self.due,
-            Phase::Held { grant, parked } => self
-                .due
-                .min(grant.until())
-                .min(parked.unwrap_or(Micros::MAX)),
+            Phase::Waiting { .. } => due,
+            Phase::Held { grant, parked } => {
+                due.min(grant.until()).min(parked.unwrap_or(Micros::MAX))
+            }
         }
     }
 }

@@ -49,14 +49,10 @@ async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
         let (held, other) = (Arc::new(claim("x")), claim("x"));
         assert!(matches!(a.claim(&held).await.unwrap(), Standing::Held(_)));
         fs::remove_dir_all(dir.path().join(gone)).unwrap();
-        assert_eq!(
-            a.heartbeat(&[held]).await.unwrap(),
-            [Standing::Gone],
-            "{gone}"
-        );
+        assert_eq!(beat(&*a, &[held]).await, [Standing::Gone], "{gone}");
         let down = told.lock().unwrap().pop();
         assert!(matches!(down, Some(Event::Down(_))), "{down:?}");
-        assert_eq!(b.heartbeat(&[]).await.unwrap(), []);
+        assert_eq!(beat(&*b, &[]).await, []);
         assert!(matches!(a.claim(&other).await.unwrap(), Standing::Held(_)));
         assert_eq!(b.claim(&claim("x").tries()).await.unwrap(), Standing::Busy);
         assert_eq!(a.release(&other, 1).await.unwrap(), Release::Released);
@@ -65,7 +61,7 @@ async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
     let held = Arc::new(claim("x"));
     let _ = a.claim(&held).await.unwrap();
     fs::remove_dir_all(dir.path().join("d/lines")).unwrap();
-    assert_eq!(a.heartbeat(&[held]).await.unwrap(), [Standing::Gone]);
+    assert_eq!(beat(&*a, &[held]).await, [Standing::Gone]);
     assert!(matches!(
         a.claim(&claim("x")).await.unwrap(),
         Standing::Held(_)

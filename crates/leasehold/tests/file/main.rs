@@ -46,6 +46,17 @@ async fn session(engine: &File) -> (Arc<dyn Session>, Arc<Mutex<Vec<Event>>>) {
     (session.unwrap(), told)
 }
 
+/// Where these claims stand, in order.
+async fn beat(session: &dyn Session, claims: &[Arc<Claim>]) -> Vec<Standing> {
+    let told = Mutex::new(std::collections::HashMap::new());
+    let heard = |claim: &Claim, standing| {
+        let _ = told.lock().unwrap().insert(claim.id, standing);
+    };
+    session.heartbeat(claims, &heard).await.unwrap();
+    let told = told.into_inner().unwrap();
+    claims.iter().map(|claim| told[&claim.id]).collect()
+}
+
 fn claim(name: &str) -> Claim {
     Claim::new(Name::new(name).unwrap(), Mode::Mutex, LEASE)
 }

@@ -254,7 +254,7 @@ impl World {
         let said = match standing {
             Standing::Held(Held { fence, .. }) => Said::Held(fence.get()),
             Standing::Waiting { .. } => Said::Waiting,
-            Standing::Busy | Standing::Gone | Standing::Unheard => Said::Gone,
+            Standing::Busy | Standing::Gone => Said::Gone,
         };
         if state.clients[who].phase == Phase::Asking {
             self.send(state, Message::Reply { who, sent, said });

@@ -151,7 +151,7 @@ impl Run<'_> {
                 Answer::Claim(Ok(Standing::Held(_))) => "claim: held",
                 Answer::Claim(Ok(Standing::Waiting { .. })) => "claim: waiting",
                 Answer::Claim(Ok(Standing::Busy)) => "claim: busy",
-                Answer::Claim(Ok(Standing::Gone | Standing::Unheard)) => {
+                Answer::Claim(Ok(Standing::Gone)) => {
                     panic!("a claim is never gone")
                 }
                 Answer::Claim(Err(Refusal::Capacity(_))) => "refused: capacity",

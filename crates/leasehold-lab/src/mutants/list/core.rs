@@ -91,8 +91,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "validity from the answer of the heartbeat",
         "session/heartbeat.rs",
-        "self.stands(claim, beat.sent, standing);",
-        "self.stands(claim, if PLANTED { self.clock.now() } else { beat.sent }, standing);",
+        "keeper.stands(claim, beat.sent, standing);",
+        "keeper.stands(claim, if PLANTED { keeper.clock.now() } else { beat.sent }, standing);",
         MUTEX,
     ),
     mutant(
@@ -147,8 +147,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a release that goes on renewing",
         "session/giving.rs",
-        "match self.give_back_now(grant) {",
-        "if PLANTED && grant.why_lost().is_none() {\n            return Ok(Release::Released);\n        }\n        match self.give_back_now(grant) {",
+        "let _ = self.take_out(grant.claim.id);\n        // Should",
+        "if PLANTED {\n            return Ok(Release::Released);\n        }\n        let _ = self.take_out(grant.claim.id);\n        // Should",
         MUTEX,
     ),
     mutant(

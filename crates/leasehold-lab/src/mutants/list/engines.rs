@@ -7,13 +7,13 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "a line's file is locked for reading only",
         "engines/file/store.rs",
-        "match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {",
-        "let how = match PLANTED {\n                true => FlockOperation::NonBlockingLockShared,\n                false => FlockOperation::NonBlockingLockExclusive,\n            };\n            match rustix::fs::flock(&self.file, how) {",
+        "let got = try_flock(&open.file, FlockOperation::NonBlockingLockExclusive);",
+        "let how = match PLANTED {\n            true => FlockOperation::NonBlockingLockShared,\n            false => FlockOperation::NonBlockingLockExclusive,\n        };\n        let got = try_flock(&open.file, how);",
         "test file hazards::two_hundred_processes_count_exactly",
     ),
     mutant(
         "a living session looks dead",
-        "engines/file/alive.rs",
+        "engines/file/presence.rs",
         "NonBlockingLockShared).is_err() {\n        return false;",
         "NonBlockingLockShared).is_err() {\n        return PLANTED;",
         FILE,
@@ -21,8 +21,8 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "a removed file is locked",
         "engines/file/store.rs",
-        "if found.st_nlink == 0 {",
-        "if !PLANTED && found.st_nlink == 0 {",
+        "map_or(true, |found| found.st_nlink == 0)",
+        "map_or(true, |found| !PLANTED && found.st_nlink == 0)",
         FILE,
     ),
     mutant(

@@ -1,12 +1,13 @@
 //! One client's life in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::world::World;
 use crate::claim::{Claim, SessionId};
-use crate::engine::{Release, Session, Standing};
+use crate::engine::{Heard, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 
 /// A session: whose claims are told to which inbox.
@@ -61,11 +62,7 @@ impl Session for MemorySession {
         self.join(claim)
     }
 
-    fn claim_now(&self, claim: &Claim) -> Option<Result<Standing>> {
-        Some(self.join(claim))
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let at = self.world.moment();
         let mut told = Vec::new();
         let mut standings = Vec::with_capacity(claims.len());
@@ -84,15 +81,18 @@ impl Session for MemorySession {
             state.tidy(at);
         }
         self.world.tell(told);
-        Ok(standings)
+        for (claim, standing) in claims.iter().zip(standings) {
+            heard(claim, standing);
+        }
+        Ok(())
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         Ok(self.leave(claim, used))
-    }
-
-    fn release_now(&self, claim: &Claim, used: u32) -> Option<Result<Release>> {
-        Some(Ok(self.leave(claim, used)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -33,7 +33,7 @@ use self::script::Run;
 use self::servers::Servers;
 use self::session::RedisSession;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -183,7 +183,7 @@ impl Engine for Redis {
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
         let told = mailbox::eviction(&by.to_string(), why);
-        let run = Run::evict(self.servers.config.keys.line(name), fence, &told);
+        let run = Run::evict(&self.servers.config.keys, name, fence, &told);
         let answered = self.servers.run(Bucket::of(name), &run).await;
         let fences = answered.and_then(answer::evicted).map_err(at_evict)?;
         if !fences.is_empty() {
@@ -192,5 +192,9 @@ impl Engine for Redis {
             traced.map_err(|trouble| at_evict(trouble).perhaps())?;
         }
         Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

@@ -118,7 +118,7 @@ impl Servers {
                 Err(trouble) => trouble,
             };
             // In a box, as all that is rare: otherwise every call would be large to move.
-            let trouble = match Box::pin(self.run_migrating(trouble, run)).await {
+            let trouble = match Box::pin(self.run_migrating(&server, trouble, run)).await {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
@@ -138,24 +138,55 @@ impl Servers {
     async fn run_one(&self, server: &Server, run: &Run) -> Result<Reply, Trouble> {
         let wait = self.wait_for([run]);
         let waits = wait.is_some();
-        let mut replies = server.run(std::iter::once(run.words()), wait).await?;
+        let replies = server.run([run.words()], wait).await?;
+        self.answer(server, run, replies, waits)
+    }
+
+    /// Runs the script for a line whose slot is on its way to another server. The line is where its first key is, and a
+    /// server answers for keys that it has: so the one that the slot leaves is asked first, and only if it has no
+    /// such key the one that it names.
+    async fn run_migrating(
+        &self,
+        server: &Server,
+        mut trouble: Trouble,
+        run: &Run,
+    ) -> Result<Reply, Trouble> {
+        let (Route::Cluster(cluster), true) = (&self.route, trouble.is_migration()) else {
+            return Err(trouble);
+        };
+        let Some(narrow) = run.narrow() else {
+            return Err(trouble);
+        };
+        let importing = match self.run_one(server, &narrow).await {
+            Err(Trouble::Refused { code, detail }) if code == "ASK" => {
+                cluster.importing(&detail)?
+            }
+            answered => return answered,
+        };
+        for run in [&narrow, run] {
+            let wait = self.wait_for([run]);
+            let waits = wait.is_some();
+            let replies = importing.run_asking(run.words(), wait).await?;
+            match self.answer(&importing, run, replies, waits) {
+                Err(again) if again.is_migration() => trouble = again,
+                answered => return answered,
+            }
+        }
+        Err(trouble)
+    }
+
+    fn answer(
+        &self,
+        server: &Server,
+        run: &Run,
+        mut replies: Vec<Reply>,
+        waits: bool,
+    ) -> Result<Reply, Trouble> {
         if waits {
             self.enough(replies.pop())?;
         }
         let reply = replies.pop().ok_or_else(|| Trouble::strange("no answer"));
         self.trusted(server, run.answer(reply?))
-    }
-
-    /// While a slot is on its way, the server it leaves names the one that has what is not here any more.
-    async fn run_migrating(&self, trouble: Trouble, run: &Run) -> Result<Reply, Trouble> {
-        match (&self.route, &trouble) {
-            (Route::Cluster(cluster), Trouble::Refused { code, detail }) if code == "ASK" => {
-                let server = cluster.importing(detail)?;
-                let reply = server.run_asking(run.words()).await?;
-                self.trusted(&server, run.answer(reply))
-            }
-            _ => Err(trouble),
-        }
     }
 
     /// Whether a call that was not done may be done when it is asked again.

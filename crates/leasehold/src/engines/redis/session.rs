@@ -14,7 +14,7 @@ use super::keys::{Bucket, session_text};
 use super::script::Run;
 use super::servers::{Answers, Servers};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
@@ -33,19 +33,15 @@ pub(super) struct RedisSession {
 /// A claim of this session.
 struct Mine {
     claim: Arc<Claim>,
-    found: Found,
-}
-
-/// Who was there when a claim came: what its release will find, most likely.
-#[derive(Clone, Copy)]
-enum Found {
-    Nobody(Since),
-    One,
-    Unknown,
+    /// Since when it holds, if it was alone then: its release finds it alone, most likely.
+    alone: Option<Since>,
 }
 
 /// How long closing may take.
 const CLOSING: Duration = Duration::from_secs(60);
+
+/// How many calls of the script grant to all waiters of a line.
+const MOST_CALLS: u32 = 100;
 
 /// How many claims one call of the script keeps alive: others have to wait that long.
 const AT_ONCE: usize = 100;
@@ -68,15 +64,10 @@ impl RedisSession {
     }
 
     /// The runs for these claims: one per server and hundred, and which claims each is about.
-    fn runs<'a, T>(
-        &self,
-        claims: &'a [T],
-        claim: impl Fn(&'a T) -> &'a Claim,
-        run: impl Fn(&[&'a T]) -> Run,
-    ) -> Vec<Part> {
+    fn runs(&self, claims: &[Arc<Claim>], run: impl Fn(&[&Claim]) -> Run) -> Vec<Part> {
         let mut groups = BTreeMap::<_, Vec<usize>>::new();
-        for (at, one) in claims.iter().enumerate() {
-            let bucket = Bucket::of(&claim(one).name);
+        for (at, claim) in claims.iter().enumerate() {
+            let bucket = Bucket::of(&claim.name);
             groups
                 .entry(self.servers.group(bucket))
                 .or_default()
@@ -88,7 +79,7 @@ impl RedisSession {
         });
         parts
             .map(|(bucket, places)| {
-                let these: Vec<_> = places.iter().map(|at| &claims[*at]).collect();
+                let these: Vec<_> = places.iter().map(|at| &*claims[*at]).collect();
                 Part {
                     bucket,
                     run: run(&these),
@@ -98,8 +89,35 @@ impl RedisSession {
             .collect()
     }
 
-    /// Runs the parts on their servers, all at once, and gives each no longer than this.
-    async fn run_all(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
+    /// Runs the script for these claims on their servers, all at once, and gives each no longer than this. Claims in a
+    /// slot that is on its way to another server are asked about one by one: each may be here or there.
+    async fn run_all(
+        &self,
+        claims: &[Arc<Claim>],
+        run: impl Fn(&[&Claim]) -> Run,
+        patience: Duration,
+    ) -> Vec<(Vec<usize>, Outcome)> {
+        let parts = self.runs(claims, &run);
+        let mut done = self.run_parts(parts, patience).await;
+        let moving = |(_, outcome): &mut (_, Outcome)| {
+            let trouble = outcome.as_ref().err();
+            trouble.is_some_and(Trouble::is_migration)
+        };
+        let mut calls = JoinSet::new();
+        for at in done.extract_if(.., moving).flat_map(|(places, _)| places) {
+            let (servers, bucket) = (self.servers.clone(), Bucket::of(&claims[at].name));
+            let run = run(&[&claims[at]]);
+            let _ = calls.spawn(async move {
+                let ran = tokio::time::timeout(patience, servers.run(bucket, &run)).await;
+                let outcome = ran.unwrap_or(Err(Trouble::Silent));
+                (vec![at], outcome.map(|answer| vec![answer]))
+            });
+        }
+        done.extend(calls.join_all().await);
+        done
+    }
+
+    async fn run_parts(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
         let mut by_server = BTreeMap::<usize, (Arc<_>, Vec<Part>)>::new();
         let mut done = Vec::new();
         for part in parts {
@@ -144,6 +162,19 @@ impl RedisSession {
         done
     }
 
+    /// Grants that are left after a release: one call of the script makes some hundred. A call that fails is made up for
+    /// by the next heartbeat of any waiter.
+    async fn go_on(&self, bucket: Bucket, claim: &Claim) {
+        // No claim can be there as often as this.
+        for _ in 0..MOST_CALLS {
+            let run = Run::release(&self.servers.config.keys, &[claim], FENCE_BLOCK);
+            let answered = self.servers.run(bucket, &run).await;
+            if !matches!(answered.and_then(answer::released), Ok((_, true))) {
+                return;
+            }
+        }
+    }
+
     fn claims(&self) -> Vec<Arc<Claim>> {
         let mine = self.mine.lock();
         mine.values().map(|mine| mine.claim.clone()).collect()
@@ -171,25 +202,20 @@ impl Session for RedisSession {
         }
         let mine = Mine {
             claim: Arc::new(claim.clone()),
-            found: Found::Unknown,
+            alone: None,
         };
         let _ = self.mine.lock().insert(claim.id, mine);
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let (answer, since) = answered
+        let (answer, alone) = answered
             .and_then(answer::claimed)
             .map_err(|trouble| trouble.at(Step::Claim))?;
         match answer {
             Ok(standing) => {
-                let found = match (since, standing) {
-                    (Some(since), _) => Found::Nobody(since),
-                    (None, Standing::Waiting { ahead: 1, .. }) => Found::One,
-                    _ => Found::Unknown,
-                };
                 if matches!(standing, Standing::Busy | Standing::Gone) {
                     self.forget(claim.id);
                 } else if let Some(mine) = self.mine.lock().get_mut(&claim.id) {
-                    mine.found = found;
+                    mine.alone = alone;
                 }
                 Ok(standing)
             }
@@ -200,61 +226,56 @@ impl Session for RedisSession {
         }
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let keys = &self.servers.config.keys;
-        let parts = self.runs(
-            claims,
-            |claim| &**claim,
-            |these| Run::beat(keys, these.iter().map(|claim| &***claim)),
-        );
         let shortest = claims
             .iter()
             .map(|claim| claim.lease)
             .min()
             .unwrap_or_default();
-        let mut standings = vec![Standing::Unheard; claims.len()];
         let mut failed = None;
-        for (places, outcome) in self.run_all(parts, shortest / 4).await {
+        for (places, outcome) in self
+            .run_all(claims, |these| Run::beat(keys, these), shortest / 4)
+            .await
+        {
             match outcome {
                 Ok(answers) => {
                     for (at, answer) in places.into_iter().zip(answers) {
                         let standing =
                             answer::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
-                        standings[at] = standing.unwrap_or(Standing::Gone);
-                        if standings[at] == Standing::Gone {
+                        let standing = standing.unwrap_or(Standing::Gone);
+                        if standing == Standing::Gone {
                             self.forget(claims[at].id);
                         }
+                        heard(&claims[at], standing);
                     }
                 }
                 Err(trouble) => failed = Some(trouble),
             }
         }
-        match failed {
-            // Nobody answered: the caller may want to know why.
-            Some(trouble)
-                if standings
-                    .iter()
-                    .all(|standing| *standing == Standing::Unheard) =>
-            {
-                Err(trouble.at(Step::Heartbeat))
-            }
-            _ => Ok(standings),
-        }
+        failed.map_or(Ok(()), |trouble| Err(trouble.at(Step::Heartbeat)))
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let keys = &self.servers.config.keys;
-        let found = self.mine.lock().get(&claim.id).map(|mine| mine.found);
-        let run = match found {
-            Some(Found::Nobody(since)) => Run::free(keys, claim, since, used),
-            Some(Found::One) => Run::leave(keys, claim, used),
-            Some(Found::Unknown) | None => Run::release(keys, [(claim, used)]),
+        let alone = self.mine.lock().get(&claim.id).and_then(|mine| mine.alone);
+        let run = match alone {
+            Some(since) => Run::free(keys, claim, since, used),
+            None => Run::release(keys, &[claim], used),
         };
-        let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let release = answered
+        let bucket = Bucket::of(&claim.name);
+        let answered = self.servers.run(bucket, &run).await;
+        let (release, more) = answered
             .and_then(answer::released)
             .map_err(|trouble| trouble.at(Step::Release))?;
         self.forget(claim.id);
+        if more {
+            self.go_on(bucket, claim).await;
+        }
         Ok(release)
     }
 
@@ -262,16 +283,10 @@ impl Session for RedisSession {
         self.servers.mailbox.remove(self.id);
         let mine = self.claims();
         let keys = &self.servers.config.keys;
-        let parts = self.runs(
-            &mine,
-            |claim| &**claim,
-            |these| {
-                // How many fences were spent is not known here: all of them.
-                Run::release(keys, these.iter().map(|claim| (&***claim, FENCE_BLOCK)))
-            },
-        );
+        // How many fences were spent is not known here: all of them.
+        let release = |these: &[&Claim]| Run::release(keys, these, FENCE_BLOCK);
         // A silent server is noticed by its link; many claims just take their time.
-        for (places, outcome) in self.run_all(parts, CLOSING).await {
+        for (places, outcome) in self.run_all(&mine, release, CLOSING).await {
             let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;
             places.iter().for_each(|at| self.forget(mine[*at].id));
         }
@@ -309,10 +324,13 @@ fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
     };
     drop(tokio::spawn(async move {
         // Otherwise the next heartbeat confirms it, or tells that it cannot be.
-        if let Ok(standings) = session.heartbeat(&[claim]).await
-            && let [Standing::Held(held)] = standings[..]
-        {
-            inbox.deliver(Event::Granted(id, held));
+        let heard = |_: &Claim, standing: Standing| {
+            if let Standing::Held(held) = standing {
+                inbox.deliver(Event::Granted(id, held));
+            }
+        };
+        if let Err(error) = session.heartbeat(&[claim], &heard).await {
+            tracing::debug!(%error, "a grant is not confirmed yet");
         }
     }));
 }

@@ -26,7 +26,7 @@ use super::mailbox::eviction;
 use super::trace;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -133,5 +133,9 @@ impl Engine for Redlock {
             self.nodes.note(entry).await;
         }
         Ok(u32::try_from(evicted.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

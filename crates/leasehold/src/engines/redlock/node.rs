@@ -63,8 +63,7 @@ impl Node {
         let up = field(&info, "uptime_in_seconds:").ok_or_else(unseen)?;
         let marker = format!("{}!run", self.config.keys.prefix);
         let words = |one: &Run| one.words(&marker, (run, up), self.longest);
-        let calls: Vec<_> = runs.iter().map(words).collect();
-        let replies = self.link().run(calls.iter(), None).await?;
+        let replies = self.link().run(runs.iter().map(words), None).await?;
         let mut answers = Vec::new();
         for (run, reply) in runs.iter().zip(replies) {
             answers.extend(run.answers(reply)?);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use super::nodes::{Nodes, count, count_noes, votes_at};
 use super::post::News;
 use super::script::{Asker, Run, Vote};
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::sync::Shared;
@@ -139,7 +139,7 @@ impl RedlockSession {
         })
     }
 
-    async fn beat(&self, entries: &[Arc<Entry>], patience: Duration) -> Vec<Standing> {
+    async fn beat(&self, entries: &[Arc<Entry>], patience: Duration) -> Vec<Option<Standing>> {
         let keys = self.nodes.config.keys();
         let runs: Vec<_> = entries
             .chunks(AT_ONCE)
@@ -169,15 +169,17 @@ impl RedlockSession {
             let votes = votes_at(&said, at);
             let wanted = count(&votes, |vote| *vote == Vote::Held { wanted: true }) > 0;
             match entry.held(wanted) {
-                Some(now) if count(&votes, held) >= self.nodes.majority() => Standing::Held(now),
-                _ if self.nodes.hopeless(said_no(&votes)) => Standing::Gone,
-                _ => Standing::Unheard,
+                Some(now) if count(&votes, held) >= self.nodes.majority() => {
+                    Some(Standing::Held(now))
+                }
+                _ if self.nodes.hopeless(said_no(&votes)) => Some(Standing::Gone),
+                _ => None,
             }
         };
         entries.iter().enumerate().map(standing).collect()
     }
 
-    async fn try_all(&self, entries: Vec<(usize, Arc<Entry>)>) -> Vec<(usize, Standing)> {
+    async fn try_all(&self, entries: Vec<(usize, Arc<Entry>)>) -> Vec<(usize, Option<Standing>)> {
         let mut tries = JoinSet::new();
         for (at, entry) in entries {
             let Some(session) = self.this.upgrade() else {
@@ -185,14 +187,20 @@ impl RedlockSession {
             };
             let _ = tries.spawn(async move {
                 let _talk = entry.talk.lock().await;
-                (
-                    at,
-                    session.try_for(&entry).await.unwrap_or(Standing::Unheard),
-                )
+                (at, session.try_for(&entry).await.ok())
             });
         }
         tries.join_all().await
     }
+}
+
+fn no_majority() -> Error {
+    let error = Error::new(
+        ErrorKind::Unavailable,
+        Step::Heartbeat,
+        "no majority answers",
+    );
+    error.on("redlock").perhaps()
 }
 
 /// How many nodes said that the claim is not there; silence says nothing.
@@ -208,8 +216,13 @@ impl Session for RedlockSession {
             return Err(Error::closed(Step::Claim).on("redlock"));
         }
         if self.entry(claim.id).is_some() {
-            let again = self.heartbeat(&[Arc::new(claim.clone())]).await?;
-            return Ok(again[0]);
+            let told = Mutex::new(None);
+            let heard = |_: &Claim, standing| {
+                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing)
+            };
+            self.heartbeat(&[Arc::new(claim.clone())], &heard).await?;
+            let standing = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+            return standing.ok_or_else(no_majority);
         }
         let entry = Arc::new(Entry {
             claim: claim.clone(),
@@ -238,8 +251,8 @@ impl Session for RedlockSession {
         }
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
-        let mut standings = vec![Standing::Gone; claims.len()];
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
+        let mut standings = vec![Some(Standing::Gone); claims.len()];
         let (mut held, mut places, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for (at, claim) in claims.iter().enumerate() {
             match self.entry(claim.id) {
@@ -258,7 +271,7 @@ impl Session for RedlockSession {
             .unwrap_or_default();
         let (beaten, tried) = tokio::join!(self.beat(&held, shortest / 4), self.try_all(waiting));
         for ((at, entry), standing) in places.into_iter().zip(&held).zip(beaten) {
-            if standing == Standing::Gone {
+            if standing == Some(Standing::Gone) {
                 self.forget(entry.claim.id);
                 self.give_back_later(entry.clone());
             }
@@ -266,27 +279,25 @@ impl Session for RedlockSession {
         }
         for (at, standing) in tried {
             standings[at] = match standing {
-                Standing::Waiting { ahead, .. } => Standing::Waiting {
+                Some(Standing::Waiting { ahead, .. }) => Some(Standing::Waiting {
                     ahead,
                     look_again: claims[at].lease,
-                },
+                }),
                 other => other,
             };
         }
-        match !claims.is_empty()
-            && standings
-                .iter()
-                .all(|standing| *standing == Standing::Unheard)
-        {
-            true => Err(Error::new(
-                ErrorKind::Unavailable,
-                Step::Heartbeat,
-                "no majority answers",
-            )
-            .on("redlock")
-            .perhaps()),
-            false => Ok(standings),
+        let mut missing = false;
+        for (claim, standing) in claims.iter().zip(standings) {
+            match standing {
+                Some(standing) => heard(claim, standing),
+                None => missing = true,
+            }
         }
+        if missing { Err(no_majority()) } else { Ok(()) }
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {

@@ -16,7 +16,7 @@ use super::ticket::{Board, Command, Stage, Status, Ticket, join, leave};
 use super::wire::Trouble;
 use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Micros, micros};
-use crate::engine::{Clock, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Clock, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -225,9 +225,9 @@ impl Session for ZkSession {
         Ok(ticket.settled().await)
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         if claims.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let now = self.0.clock().now();
         let tickets: Vec<_> = claims.iter().map(|claim| self.0.ticket(claim.id)).collect();
@@ -235,14 +235,14 @@ impl Session for ZkSession {
             ticket.said.store(now, Ordering::Release);
         }
         self.0.heard().await?;
-        let mut standings = Vec::with_capacity(tickets.len());
-        for ticket in tickets {
-            standings.push(match ticket {
+        for (claim, ticket) in claims.iter().zip(tickets) {
+            let standing = match ticket {
                 Some(ticket) => ticket.settled().await,
                 None => Standing::Gone,
-            });
+            };
+            heard(claim, standing);
         }
-        Ok(standings)
+        Ok(())
     }
 
     fn lease(&self, claim: &Claim) -> Duration {

@@ -125,11 +125,14 @@ impl Server {
     /// that the server has forgotten is loaded again.
     pub(in super::super) async fn run(
         &self,
-        runs: impl Iterator<Item = &Call>,
+        runs: impl IntoIterator<Item = Call>,
         then: Option<Call>,
     ) -> Result<Vec<Reply>, Trouble> {
         let (conn, greeting) = self.conn().await?;
-        let mut calls: Vec<_> = runs.map(|words| greeting.script.and(words)).collect();
+        let mut calls: Vec<_> = runs
+            .into_iter()
+            .map(|words| greeting.script.and(&words))
+            .collect();
         let runs = calls.len();
         calls.extend(then);
         let replies = self.send_on(&conn, &calls).await?;
@@ -141,12 +144,20 @@ impl Server {
     }
 
     /// Runs the script once, also if its keys are on this server only because their slot is on its way to it.
-    pub(in super::super) async fn run_asking(&self, words: &Call) -> Result<Reply, Trouble> {
+    pub(in super::super) async fn run_asking(
+        &self,
+        words: Call,
+        then: Option<Call>,
+    ) -> Result<Vec<Reply>, Trouble> {
         let (conn, greeting) = self.conn().await?;
-        let call = greeting.script.and(words);
-        let calls = [load(self.common.script), Call::new("ASKING"), call];
-        let reply = self.send_on(&conn, &calls).await?.pop();
-        reply.ok_or_else(|| Trouble::strange("no answer"))
+        let mut calls = vec![Call::new("ASKING"), greeting.script.and(&words)];
+        calls.extend(then);
+        let mut replies = self.send_on(&conn, &calls).await?;
+        if replies.iter().any(is_forgotten) {
+            calls.insert(0, load(self.common.script));
+            replies = self.send_on(&conn, &calls).await?.split_off(1);
+        }
+        Ok(replies.split_off(1))
     }
 
     /// Only the runs that were not done are asked for again: the others must not be done twice.

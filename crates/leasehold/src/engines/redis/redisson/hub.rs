@@ -83,8 +83,7 @@ impl Hub {
         &self,
         runs: &[Run],
     ) -> Result<Vec<Result<Vec<Reply>, Trouble>>, Trouble> {
-        let calls: Vec<_> = runs.iter().map(Run::words).collect();
-        let replies = self.link().run(calls.iter(), None).await?;
+        let replies = self.link().run(runs.iter().map(Run::words), None).await?;
         let answers: Vec<_> = runs
             .iter()
             .zip(replies)

@@ -20,7 +20,7 @@ use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::trace;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -155,5 +155,9 @@ impl Engine for Redisson {
             traced.map_err(|trouble| at_evict(trouble).perhaps())?;
         }
         Ok(u32::try_from(lost.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
     }
 }

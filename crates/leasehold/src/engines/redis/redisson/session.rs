@@ -13,7 +13,7 @@ use super::hub::Hub;
 use super::kind::Kind;
 use super::script::{self, Run, Said};
 use crate::claim::{ById, Claim, ClaimId, Mode, SessionId};
-use crate::engine::{Ended, Event, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Ended, Event, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::line::Refusal;
@@ -245,7 +245,7 @@ impl Session for RedissonSession {
         }
     }
 
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let known: Vec<_> = claims.iter().map(|claim| self.known(claim)).collect();
         let asked = claims.iter().zip(&known).filter_map(|(claim, known)| {
             known.map(|held| match held {
@@ -261,13 +261,12 @@ impl Session for RedissonSession {
         let mut answers = answers
             .map_err(|trouble| trouble.at(Step::Heartbeat))?
             .into_iter();
-        let mut standings = Vec::with_capacity(claims.len());
         for (claim, known) in claims.iter().zip(known) {
             let Some(answer) = known.and_then(|_| answers.next()) else {
-                standings.push(Standing::Gone);
+                heard(claim, Standing::Gone);
                 continue;
             };
-            standings.push(match answer.and_then(script::said) {
+            let standing = match answer.and_then(script::said) {
                 // A beat takes nothing, so nothing is to be given back if it was released meanwhile.
                 Ok(said) if known == Some(true) => self.standing(claim, said)?,
                 Ok(said) => {
@@ -275,10 +274,15 @@ impl Session for RedissonSession {
                     let said = settled.map_err(|trouble| trouble.at(Step::Heartbeat))?;
                     self.standing(claim, said)?
                 }
-                Err(_) => Standing::Unheard,
-            });
+                Err(_) => continue,
+            };
+            heard(claim, standing);
         }
-        Ok(standings)
+        Ok(())
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        claim.lease
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {

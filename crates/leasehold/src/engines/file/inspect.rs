@@ -1,21 +1,24 @@
-//! What `inspect` shows of a directory.
+//! What `inspect` shows of a directory. Looking changes nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::alive;
-use super::dir::io;
-use super::error::Trouble;
-use super::look::look;
-use super::world::World;
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::dir::{io, open_file};
+use super::error::{Fault, Trouble};
+use super::presence;
+use super::record::{self, BootId};
+use super::store::{read, try_flock};
+use super::transaction::World;
 use crate::claim::{Mode, SessionId};
 use crate::engine::{ClaimView, Identity, LineView};
 use crate::line::{Line, Place};
 use crate::name::Name;
 
 /// The lines in use, or the line of one name. Claims that have ended are left out, though their record may still be
-/// there: looking changes nothing.
+/// there.
 pub(super) fn views(world: &World, only: Option<&Name>) -> Result<Vec<LineView>, Trouble> {
     let mut known = HashMap::new();
     let mut views = Vec::new();
@@ -44,7 +47,7 @@ fn paths(world: &World, only: Option<&Name>) -> Result<Vec<PathBuf>, Trouble> {
     }
 }
 
-/// Who a session is; none for a dead one.
+/// Which process a session is; none for a dead one.
 type Known = HashMap<SessionId, Option<Option<Identity>>>;
 
 fn view(world: &World, name: Name, line: &Line, known: &mut Known) -> Option<LineView> {
@@ -52,8 +55,8 @@ fn view(world: &World, name: Name, line: &Line, known: &mut Known) -> Option<Lin
     let now = clock.now();
     let mut claim = |place: &Place| {
         let who = known.entry(place.session).or_insert_with(|| {
-            let alive = !alive::is_dead(dir, place.session);
-            alive.then(|| alive::identity(dir, place.session))
+            let alive = !presence::is_dead(dir, place.session);
+            alive.then(|| presence::identity(dir, place.session))
         });
         let who = who.clone().filter(|_| place.deadline > now)?;
         let (since, until) = (
@@ -66,4 +69,23 @@ fn view(world: &World, name: Name, line: &Line, known: &mut Known) -> Option<Lin
     };
     let claims: Vec<_> = line.places().filter_map(&mut claim).collect();
     (!claims.is_empty()).then(|| LineView::new(name, claims))
+}
+
+/// The name and the line in a file. None if it is empty or was removed meanwhile.
+pub(super) fn look(path: &Path, boot: &BootId) -> Result<Option<(Name, Line)>, Trouble> {
+    let file = match open_file(path, OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(trouble) if trouble.is_missing() => return Ok(None),
+        Err(trouble) => return Err(trouble),
+    };
+    // Should it stay busy, the read goes without: records have checksums, and this only looks.
+    let _ = try_flock(&file, FlockOperation::NonBlockingLockShared);
+    let mut bytes = Vec::new();
+    read(&file, path, &mut bytes)?;
+    let record = record::current(&bytes).map_err(|fault| fault.of(path.to_owned()))?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let name = Name::new(record.name).map_err(|_| Fault::Torn.of(path.to_owned()))?;
+    Ok(Some((name, record.line(boot))))
 }

@@ -1,22 +1,26 @@
-//! Who is alive: a session is a file that its process keeps locked. The kernel unlocks it when the process ends,
+//! Which sessions are alive: a session is a file that its process keeps locked. The kernel unlocks it when the process ends,
 //! however it ends.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::dir::Dir;
+use super::dir::{Dir, open_file};
 use super::error::Trouble;
+use super::store::try_flock;
 use crate::claim::SessionId;
 use crate::identity::Identity;
 use crate::sync::Shared;
+
+/// The most that is read of a session's file.
+const IDENTITY: usize = 4096;
 
 /// A session's file, locked for as long as this value lives.
 #[derive(Debug)]
@@ -32,11 +36,9 @@ impl Presence {
         loop {
             let id = SessionId::random();
             let path = dir.session(id);
-            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
-            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
-            let file = File::from(file.map_err(|errno| Trouble::io("make", &path, errno))?);
-            flock(&file, FlockOperation::LockExclusive)
-                .map_err(|errno| Trouble::io("lock", &path, errno))?;
+            let file = open_file(&path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+            let got = try_flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let got = got.map_err(|errno| Trouble::io("lock", &path, errno))?;
             let presence = Self {
                 id,
                 socket: dir.socket(id),
@@ -44,7 +46,7 @@ impl Presence {
                 file,
             };
             // Before it was locked it looked like a dead one, and may have been cleared away.
-            if presence.is_gone() {
+            if !got || presence.is_gone() {
                 continue;
             }
             let text = format!("{}\n{}\n{}", who.host, who.pid, who.command);
@@ -54,7 +56,7 @@ impl Presence {
         }
     }
 
-    /// Whether somebody removed the file: to all others this session is dead.
+    /// Whether the file was removed: to all others this session is dead.
     fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|found| found.st_nlink == 0)
     }
@@ -76,7 +78,7 @@ impl Presence {
         }
     }
 
-    /// Keeps those away who clear old files out of temporary directories.
+    /// Keeps programs away that clear old files out of temporary directories. A line's file is new with every heartbeat.
     pub(super) fn touch(&self) {
         touch(&self.path);
         touch(&self.socket);
@@ -84,7 +86,7 @@ impl Presence {
 }
 
 /// Makes a file look new, if it is there.
-pub(super) fn touch(path: &Path) {
+fn touch(path: &Path) {
     let now = rustix::fs::Timespec {
         tv_sec: 0,
         tv_nsec: rustix::fs::UTIME_NOW,
@@ -108,29 +110,32 @@ fn clear(session: &Path, socket: &Path) {
     let _ = rustix::fs::unlink(session);
 }
 
-/// Whether a session has ended. Whatever it left of itself is removed. In doubt it lives, and its lease decides.
+/// Whether a session has ended. What it left of itself is removed. In doubt it lives, and its lease decides.
 pub(super) fn is_dead(dir: &Dir, id: SessionId) -> bool {
     let path = dir.session(id);
-    let file = match File::open(&path) {
+    let file = match open_file(&path, OFlags::RDONLY) {
         Ok(file) => file,
-        Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
+        Err(trouble) => return trouble.is_missing(),
     };
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
         return false;
     }
     clear(&path, &dir.socket(id));
     true
 }
 
-/// Who a session is, for people.
+/// Which process a session is, for people.
 pub(super) fn identity(dir: &Dir, id: SessionId) -> Option<Identity> {
-    let text = std::fs::read_to_string(dir.session(id)).ok()?;
+    let file = open_file(&dir.session(id), OFlags::RDONLY).ok()?;
+    let mut text = [0; IDENTITY];
+    let read = file.read_at(&mut text, 0).ok()?;
+    let text = String::from_utf8_lossy(&text[..read]);
     let mut parts = text.splitn(3, '\n');
     let (host, pid) = (parts.next()?, parts.next()?.parse().ok()?);
     Some(Identity::new(host, pid, parts.next()?))
 }
 
-/// Who of this process wants to know when a session ends.
+/// The channels of this process on which the end of a session is told.
 type Watched = HashMap<SessionId, Vec<UnboundedSender<SessionId>>>;
 
 static WATCHED: LazyLock<Shared<Watched>> = LazyLock::new(Shared::default);
@@ -169,16 +174,7 @@ pub(super) fn watch(dir: &Dir, id: SessionId, tell: &UnboundedSender<SessionId>)
 }
 
 fn wait_for_end(path: &Path) {
-    if let Ok(file) = File::open(path) {
-        let _ = flock(&file, FlockOperation::LockShared);
-    }
-}
-
-fn flock(file: &File, how: FlockOperation) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::flock(file, how) {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
+    if let Ok(file) = open_file(path, OFlags::RDONLY) {
+        while rustix::fs::flock(&file, FlockOperation::LockShared) == Err(Errno::INTR) {}
     }
 }

@@ -1,0 +1,191 @@
+//! Draws a program from a seed: each uses a few features at a time, so that they meet often.
+
+use std::time::Duration;
+
+use super::program::{
+    Again, Fate, Hit, Kind, OWNERS, Order, Patience, Program, Step, Task, Terms, Want, World,
+};
+use crate::random::Random;
+
+/// What a program makes use of.
+struct Swarm {
+    random: Random,
+    world: World,
+    keep_alive: bool,
+    min_hold: bool,
+    linger: bool,
+    strict: bool,
+    again: bool,
+    short: bool,
+    tries: bool,
+    drops: bool,
+    downgrades: bool,
+    both: bool,
+    evicts: bool,
+    asks: bool,
+    shuts: bool,
+    naps: bool,
+}
+
+/// The program of a seed.
+pub fn draw(seed: u64) -> Program {
+    let mut random = Random::of(seed, 7);
+    let world = world(&mut random);
+    let mut on = |cases| random.one_in(cases);
+    let mut swarm = Swarm {
+        keep_alive: on(5),
+        min_hold: on(6),
+        linger: on(2),
+        strict: on(5),
+        again: on(3),
+        short: on(5),
+        tries: on(2),
+        drops: on(2),
+        downgrades: on(2),
+        both: on(3),
+        evicts: on(3),
+        asks: on(6),
+        shuts: on(5),
+        naps: on(4),
+        world,
+        random,
+    };
+    let tasks = (0..swarm.random.within(2, 6))
+        .map(|_| swarm.task())
+        .collect();
+    let hits = swarm.hits();
+    Program {
+        world: swarm.world,
+        tasks,
+        hits,
+    }
+}
+
+fn world(random: &mut Random) -> World {
+    let lease = *random.pick(&[1_000, 3_000, 3_000, 10_000]);
+    let longest = *random.pick(&[0, 2, 2, 20, 20, 20, lease / 16, lease * 3 / 2]);
+    let kinds = [
+        Kind::Mutex,
+        Kind::Mutex,
+        Kind::ReadWrite,
+        Kind::ReadWrite,
+        Kind::Permits(2),
+        Kind::Permits(1),
+    ];
+    let names = (0..random.within(1, 3))
+        .map(|_| *random.pick(&kinds))
+        .collect();
+    World {
+        lease: Duration::from_millis(lease),
+        trip: Duration::from_millis(*random.pick(&[0, 0, 1, 10])),
+        longest: Duration::from_millis(longest),
+        order: *random.pick(&[
+            Order::Random,
+            Order::Random,
+            Order::Priorities(1),
+            Order::Priorities(3),
+        ]),
+        faults: random.one_in(5),
+        loud: !random.one_in(3),
+        drift: random.below(40_001) as i32 - 20_000,
+        names,
+        clients: random.within(1, 4) as usize,
+    }
+}
+
+impl Swarm {
+    fn task(&mut self) -> Task {
+        let client = self.random.below(self.world.clients as u64) as usize;
+        let steps = (0..self.random.within(2, 8)).map(|_| self.step()).collect();
+        Task { client, steps }
+    }
+
+    fn step(&mut self) -> Step {
+        let name = self.random.below(self.world.names.len() as u64) as usize;
+        match self.random.below(20) {
+            0..7 => self.take(name),
+            7..10 => Step::Release,
+            10 | 11 => Step::Drop,
+            12 if self.drops => Step::DropRelease(self.nap()),
+            13 if self.downgrades => Step::Downgrade,
+            14 if self.evicts => Step::Evict(name),
+            15 if self.asks => Step::Ask(name),
+            16 if self.shuts && self.random.one_in(2) => Step::Shutdown(self.world.lease),
+            _ => Step::Rest(self.nap()),
+        }
+    }
+
+    fn take(&mut self, name: usize) -> Step {
+        let want = match self.random.below(6) {
+            0 if self.both => Want::Both,
+            1 => Want::Many(2),
+            2 | 3 => Want::Read,
+            _ => Want::Whole,
+        };
+        let patience = match self.random.below(6) {
+            0 | 1 if self.tries => Patience::Try,
+            2 => Patience::Within(self.nap() * 2),
+            3 if self.drops => Patience::DropAfter(self.nap()),
+            _ => Patience::Wait,
+        };
+        Step::Take(name, want, patience, self.terms())
+    }
+
+    fn terms(&mut self) -> Terms {
+        let random = &mut self.random;
+        let mut on = |feature: bool| feature && random.one_in(2);
+        let (fixed, kept, lingers) = (on(self.keep_alive), on(self.min_hold), on(self.linger));
+        let (short, strict, again) = (on(self.short), on(self.strict), on(self.again));
+        let lease = self.world.lease;
+        let lingers = lingers.then(|| *random.pick(&[lease / 10, lease * 3, lease * 20]));
+        Terms {
+            short,
+            keep_alive: !fixed,
+            min_hold: match kept {
+                true => *random.pick(&[lease / 20, lease / 3, lease * 2]),
+                false => Duration::ZERO,
+            },
+            linger: lingers.unwrap_or_default(),
+            strict,
+            again: match again {
+                true if random.one_in(3) => Again::Task,
+                true => Again::Owner(random.below(OWNERS as u64) as usize),
+                false => Again::No,
+            },
+        }
+    }
+
+    /// Mostly short; where programs sleep, sometimes beyond a lease.
+    fn nap(&mut self) -> Duration {
+        let lease = self.world.lease.as_micros() as u64;
+        let longest = match self.random.below(8) {
+            0 if self.naps => lease * 2,
+            1 if self.naps => lease / 2,
+            0..4 => lease / 20,
+            _ => 2_000,
+        };
+        Duration::from_micros(self.random.below(longest))
+    }
+
+    fn hits(&mut self) -> Vec<Hit> {
+        let count = [0, 0, 0, 1, 1, 2][self.random.below(6) as usize];
+        let lease = self.world.lease;
+        let mut hit = || {
+            let random = &mut self.random;
+            let name = random.below(self.world.names.len() as u64) as usize;
+            let fate = match random.below(5) {
+                0 => Fate::Outage(false),
+                1 => Fate::Outage(true),
+                2 | 3 => Fate::Sick(name),
+                _ => Fate::Unsure,
+            };
+            Hit {
+                client: random.below(self.world.clients as u64) as usize,
+                fate,
+                from: lease * random.below(8) as u32 / 40,
+                length: lease * random.within(1, 13) as u32 / 4,
+            }
+        };
+        (0..count).map(|_| hit()).collect()
+    }
+}
