@@ -12,7 +12,7 @@ impl<T> Shared<T> {
     }
 
     /// None if somebody has it locked.
-    #[cfg(any(feature = "file", feature = "zookeeper"))]
+    #[cfg(feature = "zookeeper")]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         use std::sync::TryLockError;
 

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold::{Client, Mutex, Owner, Result, RwLock, Semaphore};
+use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::chance::{Chance, Point};
@@ -76,6 +77,8 @@ pub struct Actor {
     pub owners: Vec<Owner>,
     /// Where it lives.
     pub world: World,
+    /// How many steps each task has begun.
+    pub begun: watch::Sender<Vec<usize>>,
     /// Who looks on.
     pub judge: Judge,
     /// What it holds, oldest first.
@@ -86,6 +89,7 @@ impl Actor {
     /// Takes every step, and drops what is left.
     pub async fn act(mut self, task: Task) {
         for step in task.steps {
+            self.begun.send_modify(|begun| begun[self.task] += 1);
             self.step(step).await;
         }
         while let Some((taken, ids)) = self.held.pop() {
@@ -117,6 +121,11 @@ impl Actor {
             }
             Step::Downgrade => self.downgrade().await,
             Step::Rest(time) => sleep(time).await,
+            Step::Meet(task, step) => {
+                let mut begun = self.begun.subscribe();
+                let met = begun.wait_for(|begun| begun[task] > step);
+                drop(timeout(self.world.lease / 2, met).await);
+            }
             Step::Evict(name) => drop(
                 self.client
                     .evict(super::name(name), None, "by program")
@@ -124,7 +133,7 @@ impl Actor {
             ),
             Step::Ask(name) => drop(self.client.ask_to_release(super::name(name), None).await),
             Step::Shutdown(patience) => {
-                let began = self.judge.closes(self.number);
+                let began = self.judge.closes(self.number, patience);
                 let _ = self.client.shutdown(patience).await;
                 self.judge.closed(self.number, began, patience);
             }
@@ -275,7 +284,8 @@ impl Actor {
             Some(other) => return self.held.push((Arc::new(other), ids)),
             None => return,
         };
-        // While it changes, its token alone says whether it is valid.
+        // While it changes, its token alone says whether it is valid, and it writes no more.
+        self.judge.downgrades(&ids);
         let downgraded = taken.downgrade().await;
         match downgraded {
             Ok(guard) => {

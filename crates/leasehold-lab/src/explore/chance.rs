@@ -132,6 +132,8 @@ impl Chance {
             _ if longest == 0 => 0,
             Order::Random if random.one_in(3) => spread(&mut random, longest),
             Order::Random => 0,
+            Order::Late(late) if late == point => random.below(longest),
+            Order::Late(_) => 0,
             // Who is slow stays slow, but for a few moments at which somebody stands still.
             Order::Priorities(changes) => {
                 let mut moments = Random::of(self.0.seed, 1);

@@ -1,12 +1,12 @@
 //! Carries a client's calls, answers and events: late, in another order, twice or not at all.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Claim, Engine, Event, Guarantees, Identity, Inbox, LineView, Memory, Query, Release, Session,
-    Standing,
+    Claim, Engine, Event, Guarantees, Heard, Identity, Inbox, LineView, Memory, Query, Release,
+    Session, Standing,
 };
 use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
 use tokio::time::{Instant, sleep};
@@ -104,6 +104,17 @@ impl Courier {
             self.judge.trouble(claim.id);
         }
         loss
+    }
+
+    /// What becomes of a heartbeat, as far as it speaks for this claim.
+    fn beat_loss(&self, claim: &Claim) -> Loss {
+        let sick =
+            |fate| matches!(fate, Fate::Sick(name) if claim.name.as_str() == super::name(name));
+        if self.is_hit(sick).is_none() {
+            return self.loss(Some(claim));
+        }
+        self.judge.trouble(claim.id);
+        Loss::Hangs
     }
 
     /// One call, there and back.
@@ -237,7 +248,7 @@ struct Carried {
 impl Session for Carried {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
         let judge = &self.courier.judge;
-        judge.claims(claim);
+        judge.claims(self.courier.client, claim);
         let call = async {
             let answer = self.inner.claim(claim).await;
             Ok((
@@ -250,58 +261,51 @@ impl Session for Carried {
         Ok(answer)
     }
 
-    fn claim_now(&self, _: &Claim) -> Option<Result<Standing>> {
-        None
-    }
-
-    async fn heartbeat(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>> {
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let courier = &self.courier;
         courier.travel(Point::Request).await;
-        let mut ill = Loss::None;
-        let sick = |claim: &Claim| {
-            let sick =
-                |fate| matches!(fate, Fate::Sick(name) if claim.name.as_str() == super::name(name));
-            let sick = courier.is_hit(sick).is_some();
-            if sick {
-                courier.judge.trouble(claim.id);
-            }
-            if sick {
-                Loss::Hangs
-            } else {
-                courier.loss(Some(claim))
-            }
-        };
-        let losses: Vec<_> = claims.iter().map(|claim| sick(claim)).collect();
-        let heard = |loss: Loss| !matches!(loss, Loss::Refused | Loss::Hangs);
+        let losses: Vec<_> = claims
+            .iter()
+            .map(|claim| courier.beat_loss(claim))
+            .collect();
         let reached: Vec<_> = claims
             .iter()
             .zip(&losses)
-            .filter(|(_, loss)| heard(**loss))
+            .filter(|(_, loss)| !matches!(loss, Loss::Refused | Loss::Hangs))
             .map(|(claim, _)| claim.clone())
             .collect();
-        let answers = self.inner.heartbeat(&reached).await?;
-        let mut made = 0;
-        for (claim, answer) in reached.iter().zip(&answers) {
-            made = courier.judge.engine_answers(claim.id, Some(answer));
-        }
-        for loss in losses {
-            if loss != Loss::None {
-                ill = loss;
-            }
-        }
+        let answers = Mutex::new(Vec::new());
+        let note = |claim: &Claim, standing| {
+            let made = courier.judge.engine_answers(claim.id, Some(&standing));
+            let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.push((claim.clone(), made, standing));
+        };
+        self.inner.heartbeat(&reached, &note).await?;
         courier.travel(Point::Answer).await;
-        match ill {
-            Loss::None => {}
-            Loss::Hangs | Loss::AnswerHangs => std::future::pending().await,
-            Loss::Refused | Loss::AnswerLost => {
-                let error = Error::new(ErrorKind::Unavailable, Step::Heartbeat, "lost");
-                return Err(error.on("courier").perhaps());
+        let lost = |claim: &Claim| {
+            claims
+                .iter()
+                .zip(&losses)
+                .any(|(other, loss)| other.id == claim.id && *loss != Loss::None)
+        };
+        for (claim, made, standing) in answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+        {
+            if !lost(&claim) {
+                courier.judge.told(claim.id, made, standing);
+                heard(&claim, standing);
             }
         }
-        for (claim, answer) in reached.iter().zip(&answers) {
-            courier.judge.told(claim.id, made, *answer);
+        if losses
+            .iter()
+            .any(|loss| matches!(loss, Loss::Hangs | Loss::AnswerHangs))
+        {
+            return std::future::pending().await;
         }
-        Ok(answers)
+        if losses.iter().all(|loss| *loss == Loss::None) {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::Unavailable, Step::Heartbeat, "lost");
+        Err(error.on("courier").perhaps())
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
@@ -309,12 +313,9 @@ impl Session for Carried {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
+        self.courier.judge.gives_back(claim.id);
         let call = self.inner.release(claim, used);
         self.courier.carry(Step::Release, Some(claim), call).await
-    }
-
-    fn release_now(&self, _: &Claim, _: u32) -> Option<Result<Release>> {
-        None
     }
 
     async fn close(&self) -> Result<()> {

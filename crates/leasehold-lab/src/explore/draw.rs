@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::chance::Point;
 use super::program::{
     Again, Fate, Hit, Kind, OWNERS, Order, Patience, Program, Step, Task, Terms, Want, World,
 };
@@ -16,6 +17,8 @@ struct Swarm {
     linger: bool,
     strict: bool,
     again: bool,
+    /// All locks have the same owner.
+    one_owner: bool,
     short: bool,
     tries: bool,
     drops: bool,
@@ -32,12 +35,14 @@ pub fn draw(seed: u64) -> Program {
     let mut random = Random::of(seed, 7);
     let world = world(&mut random);
     let mut on = |cases| random.one_in(cases);
+    let keep_alive = on(5);
     let mut swarm = Swarm {
-        keep_alive: on(5),
+        keep_alive,
         min_hold: on(6),
         linger: on(2),
         strict: on(5),
         again: on(3),
+        one_owner: on(5),
         short: on(5),
         tries: on(2),
         drops: on(2),
@@ -46,13 +51,14 @@ pub fn draw(seed: u64) -> Program {
         evicts: on(3),
         asks: on(6),
         shuts: on(5),
-        naps: on(4),
+        naps: keep_alive || on(3),
         world,
         random,
     };
-    let tasks = (0..swarm.random.within(2, 6))
+    let mut tasks = (0..swarm.random.within(2, 6))
         .map(|_| swarm.task())
         .collect();
+    swarm.meetings(&mut tasks);
     let hits = swarm.hits();
     Program {
         world: swarm.world,
@@ -63,7 +69,19 @@ pub fn draw(seed: u64) -> Program {
 
 fn world(random: &mut Random) -> World {
     let lease = *random.pick(&[1_000, 3_000, 3_000, 10_000]);
-    let longest = *random.pick(&[0, 2, 2, 20, 20, 20, lease / 16, lease * 3 / 2]);
+    let order = *random.pick(&[
+        Order::Random,
+        Order::Random,
+        Order::Priorities(1),
+        Order::Priorities(3),
+        Order::Late(Point::Answer),
+        Order::Late(Point::Event),
+    ]);
+    let longest = match order {
+        Order::Late(_) => lease / 14,
+        _ => *random.pick(&[0, 2, 2, 20, 20, 20, lease / 16, lease * 3 / 2]),
+    };
+    let longest = Duration::from_millis(longest);
     let kinds = [
         Kind::Mutex,
         Kind::Mutex,
@@ -77,14 +95,9 @@ fn world(random: &mut Random) -> World {
         .collect();
     World {
         lease: Duration::from_millis(lease),
-        trip: Duration::from_millis(*random.pick(&[0, 0, 1, 10])),
-        longest: Duration::from_millis(longest),
-        order: *random.pick(&[
-            Order::Random,
-            Order::Random,
-            Order::Priorities(1),
-            Order::Priorities(3),
-        ]),
+        trip: Duration::from_millis(*random.pick(&[0, 0, 1, 10, lease / 50])),
+        longest,
+        order,
         faults: random.one_in(5),
         loud: !random.one_in(3),
         drift: random.below(40_001) as i32 - 20_000,
@@ -96,8 +109,28 @@ fn world(random: &mut Random) -> World {
 impl Swarm {
     fn task(&mut self) -> Task {
         let client = self.random.below(self.world.clients as u64) as usize;
-        let steps = (0..self.random.within(2, 8)).map(|_| self.step()).collect();
+        let mut steps = Vec::new();
+        for _ in 0..self.random.within(2, 8) {
+            let step = self.step();
+            steps.push(step);
+            if matches!(step, Step::Take(..)) && self.downgrades && self.random.one_in(3) {
+                steps.push(Step::Downgrade);
+            }
+        }
         Task { client, steps }
+    }
+
+    /// Lets tasks meet: many rests end when another task begins a step.
+    fn meetings(&mut self, tasks: &mut Vec<Task>) {
+        let lengths: Vec<_> = tasks.iter().map(|task| task.steps.len() as u64).collect();
+        let random = &mut self.random;
+        let steps = tasks.iter_mut().flat_map(|task| &mut task.steps);
+        for step in steps.filter(|step| matches!(step, Step::Rest(_))) {
+            if random.one_in(2) {
+                let whom = random.below(lengths.len() as u64) as usize;
+                *step = Step::Meet(whom, random.below(lengths[whom]) as usize);
+            }
+        }
     }
 
     fn step(&mut self) -> Step {
@@ -106,8 +139,8 @@ impl Swarm {
             0..7 => self.take(name),
             7..10 => Step::Release,
             10 | 11 => Step::Drop,
+            12 | 13 if self.downgrades => Step::Downgrade,
             12 if self.drops => Step::DropRelease(self.nap()),
-            13 if self.downgrades => Step::Downgrade,
             14 if self.evicts => Step::Evict(name),
             15 if self.asks => Step::Ask(name),
             16 if self.shuts && self.random.one_in(2) => Step::Shutdown(self.world.lease),
@@ -135,7 +168,8 @@ impl Swarm {
         let random = &mut self.random;
         let mut on = |feature: bool| feature && random.one_in(2);
         let (fixed, kept, lingers) = (on(self.keep_alive), on(self.min_hold), on(self.linger));
-        let (short, strict, again) = (on(self.short), on(self.strict), on(self.again));
+        let (short, strict) = (on(self.short), on(self.strict));
+        let again = self.one_owner || (self.again && !random.one_in(4));
         let lease = self.world.lease;
         let lingers = lingers.then(|| *random.pick(&[lease / 10, lease * 3, lease * 20]));
         Terms {
@@ -148,8 +182,10 @@ impl Swarm {
             linger: lingers.unwrap_or_default(),
             strict,
             again: match again {
-                true if random.one_in(3) => Again::Task,
-                true => Again::Owner(random.below(OWNERS as u64) as usize),
+                true if self.one_owner => Again::Owner(0),
+                true if random.one_in(4) => Again::Task,
+                true if random.one_in(4) => Again::Owner(OWNERS - 1),
+                true => Again::Owner(0),
                 false => Again::No,
             },
         }
@@ -160,7 +196,7 @@ impl Swarm {
         let lease = self.world.lease.as_micros() as u64;
         let longest = match self.random.below(8) {
             0 if self.naps => lease * 2,
-            1 if self.naps => lease / 2,
+            1 if self.naps => lease,
             0..4 => lease / 20,
             _ => 2_000,
         };
@@ -176,7 +212,7 @@ impl Swarm {
             let fate = match random.below(5) {
                 0 => Fate::Outage(false),
                 1 => Fate::Outage(true),
-                2 | 3 => Fate::Sick(name),
+                2 => Fate::Sick(name),
                 _ => Fate::Unsure,
             };
             Hit {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::chance::Point;
+
 /// In which order things that could happen side by side happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -9,6 +11,8 @@ pub enum Order {
     Random,
     /// Each actor has a speed that it keeps, but for so many moments at which one stands still.
     Priorities(u32),
+    /// Only what happens at this point is late, and always.
+    Late(Point),
 }
 
 /// What a name is.
@@ -125,6 +129,8 @@ pub enum Step {
     Downgrade,
     /// Does nothing for a while.
     Rest(Duration),
+    /// Waits until this task has begun this step of its own; not for ever.
+    Meet(usize, usize),
     /// Takes a name away from its holders.
     Evict(usize),
     /// Asks the holders of a name to give it up.

@@ -37,6 +37,8 @@ struct Shrinker {
     program: Program,
     muted: BTreeSet<Key>,
     last: (Broken, Run),
+    /// Runs that are left.
+    left: usize,
 }
 
 /// The shortest program found that breaks the same promise as this seed, if the seed breaks one again.
@@ -53,6 +55,7 @@ pub fn shrink(seed: u64) -> Outcome<Option<Short>> {
         program,
         muted: BTreeSet::new(),
         last: (broken, first),
+        left: RUNS,
     };
     while shrinker.steps()? | shrinker.hits()? | shrinker.delays()? | shrinker.world()? {}
     let (broken, last) = shrinker.last;
@@ -63,6 +66,9 @@ pub fn shrink(seed: u64) -> Outcome<Option<Short>> {
         made: last.made.into_iter().collect(),
     }))
 }
+
+/// So many smaller programs are tried.
+const RUNS: usize = 600;
 
 /// Tasks that are ready at once may run in another order: a few tries.
 const TRIES: usize = 3;
@@ -87,6 +93,10 @@ fn again(
 impl Shrinker {
     /// Keeps a smaller program if it breaks the same promise.
     fn try_this(&mut self, program: Program, muted: BTreeSet<Key>) -> Outcome<bool> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
         let family = self.last.0.family();
         let Some(last) = again(&program, self.seed, &muted, Some(&family))? else {
             return Ok(false);

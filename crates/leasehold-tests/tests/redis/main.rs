@@ -1,6 +1,7 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
 mod contract;
+mod edge;
 mod hazards;
 mod many;
 mod network;

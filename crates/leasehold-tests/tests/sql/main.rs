@@ -1,6 +1,8 @@
 //! The databases: the contract, their hazards, the statements against the rule, effects in the caller's transaction.
 
+mod beds;
 mod contract;
+mod edge;
 mod effect;
 mod hazards;
 mod lockers;

@@ -147,6 +147,12 @@ impl State {
     /// What was asked for may be in the way for as long as it takes to give it back.
     fn cools(&mut self, ask: &Ask) {
         let until = self.now() + self.slack();
+        // It may have had its turn without being told, and a turn says for how long the grant is kept.
+        let facts = self.facts.values_mut();
+        for fact in facts.filter(|fact| fact.client == ask.client && ask.names.contains(&fact.name))
+        {
+            fact.lingers |= !ask.terms.linger.is_zero();
+        }
         for name in &ask.names {
             let line = &mut self.lines[*name];
             line.busy = line.busy.max(until);
@@ -171,7 +177,7 @@ impl State {
             self.next += 1;
             self.granted += 1;
             let (weight, writes) = weight(self.lines[name].kind, ask.want);
-            let hold = Hold {
+            let mut hold = Hold {
                 client: ask.client,
                 who: ask.who,
                 name,
@@ -187,20 +193,17 @@ impl State {
                 lost: false,
                 id: self.next,
             };
-            let again = self
-                .holds
-                .iter()
-                .any(|other| other.fence == hold.fence && other.name == name);
+            let twin = |other: &&Hold| other.fence == hold.fence && other.name == name;
+            let again = self.holds.iter().find(twin).map(|twin| twin.terms);
+            // The first turn's terms are those of the grant.
+            hold.terms = again.unwrap_or(hold.terms);
+            let again = again.is_some();
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
-            if let (false, Some(fact)) = (
-                again,
-                self.facts
-                    .values_mut()
-                    .find(|fact| fact.name == name && fact.has(hold.fence)),
-            ) {
+            if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
                 fact.turns += 1;
+                fact.lingers |= !ask.terms.linger.is_zero();
             }
             self.lines[name].told = self.lines[name].told.max(hold.fence);
             ids.push(hold.id);
@@ -424,6 +427,7 @@ impl State {
         if held || several || self.is_sick(name) {
             return;
         }
+        self.see_outages(name);
         let slack = self.slack();
         let stuck = self.asks.iter().find(|ask| {
             ask.names == [name]
@@ -436,6 +440,30 @@ impl State {
                 "P5",
                 format!(
                     "client {} has waited {waited:?} for {}, which is free",
+                    ask.client,
+                    super::super::name(name)
+                ),
+            );
+        }
+    }
+}
+
+impl State {
+    /// Who asks during an outage is told within the lease, whoever else of its client asks.
+    fn see_outages(&mut self, name: usize) {
+        let now = self.now();
+        let untold = self.asks.iter().find(|ask| {
+            let patience = self.lease_of(&ask.terms).as_micros() as u64 + self.prompt() + 30_000;
+            ask.names == [name]
+                && now > ask.began + patience
+                && self.is_out(ask.client, ask.began, now)
+        });
+        if let Some(ask) = untold {
+            let waited = Duration::from_micros(now - ask.began);
+            self.accuse(
+                "P12",
+                format!(
+                    "client {} has waited {waited:?} for {} in an outage, and was not told",
                     ask.client,
                     super::super::name(name)
                 ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::engine::Micros;
 use leasehold::{Error, Released};
 
-use super::{Judge, State, Taken};
+use super::{Ask, Judge, State, Taken};
 
 impl Judge {
     /// Guards are given back or dropped. Whether any of them was known to be lost.
@@ -34,6 +34,15 @@ impl Judge {
         }
     }
 
+    /// A writer begins to go on as a reader: the engine may let readers in.
+    pub fn downgrades(&self, ids: &[u64]) {
+        let state = &mut *self.state();
+        let holds = state.holds.iter_mut();
+        holds
+            .filter(|hold| ids.contains(&hold.id))
+            .for_each(|hold| hold.weight = 1);
+    }
+
     /// A writer went on as a reader: it writes no more.
     pub fn downgraded(&self, ids: &[u64], taken: &Arc<Taken>) {
         let state = &mut *self.state();
@@ -54,10 +63,11 @@ impl Judge {
     }
 
     /// A shutdown begins.
-    pub fn closes(&self, client: usize) -> Micros {
+    pub fn closes(&self, client: usize, patience: Duration) -> Micros {
         let state = &mut *self.state();
         let now = state.now();
         let _ = state.lives[client].closing.get_or_insert(now);
+        let _ = state.lives[client].patience.get_or_insert(patience);
         now
     }
 
@@ -80,6 +90,15 @@ impl Judge {
     /// A task of a client ended, with its handle.
     pub fn task_ends(&self, client: usize) {
         self.state().lives[client].tasks -= 1;
+    }
+
+    /// The program does not come to an end: no promise, if a lease in it is shorter than messages take.
+    pub fn never_ends(&self) {
+        let state = &mut *self.state();
+        let near = |ask: &Ask| state.near(state.lease_of(&ask.terms));
+        if state.asks.iter().all(near) {
+            state.accuse("P5", "the program does not come to an end".into());
+        }
     }
 
     /// How long after the end of all tasks nothing may be left.
@@ -109,6 +128,10 @@ impl State {
         let until = now + self.slack();
         let kept = hold.since + micros(hold.terms.min_hold);
         let steady = self.steady(self.lease_of(&hold.terms));
+        if let Some(fact) = self.fact_mut(hold.name, hold.fence) {
+            fact.idle = Some(now);
+            fact.kept = fact.kept.max(kept);
+        }
         let line = &mut self.lines[hold.name];
         line.used[hold.client] = now;
         if !shared {
@@ -148,6 +171,18 @@ impl State {
                 ask.client
             );
             return self.accuse("P19", what);
+        }
+        let prompt = self.prompt();
+        let late = self.lives.iter().position(|life| {
+            let end = life.closing.zip(life.patience);
+            let end = end.map(|(closing, patience)| closing + patience.as_micros() as u64);
+            !life.closed && end.is_some_and(|end| now > end + prompt)
+        });
+        if let Some(client) = late {
+            return self.accuse(
+                "P19",
+                format!("client {client} is being shut down for longer than its patience"),
+            );
         }
         let kept = self
             .holds

@@ -28,6 +28,15 @@ pub(super) struct Fact {
     pub(super) asked: Option<(Micros, u64)>,
     /// How many turns were told to tasks.
     pub(super) turns: u64,
+    /// When the last turn ended.
+    pub(super) idle: Option<Micros>,
+    /// Until when it is kept for nobody.
+    pub(super) kept: Micros,
+    /// Whether a turn asked for it to be kept for its client.
+    pub(super) lingers: bool,
+    /// Whether it was given back.
+    left: bool,
+    pub(super) client: usize,
 }
 
 impl Fact {
@@ -35,6 +44,11 @@ impl Fact {
     pub(super) fn has(&self, fence: u64) -> bool {
         self.first
             .is_some_and(|first| (first..first + self.block).contains(&fence))
+    }
+
+    /// The first fence of its block.
+    pub(super) fn first(&self) -> u64 {
+        self.first.unwrap_or(0)
     }
 
     /// Which turn of the grant has this fence.
@@ -59,7 +73,7 @@ impl Fact {
 
 impl Judge {
     /// A client sends a claim.
-    pub fn claims(&self, claim: &Claim) {
+    pub fn claims(&self, client: usize, claim: &Claim) {
         let state = &mut *self.state();
         let name = super::super::number(claim.name.as_str());
         let fact = || Fact {
@@ -75,8 +89,20 @@ impl Judge {
             wanted: None,
             asked: None,
             turns: 0,
+            idle: None,
+            kept: 0,
+            lingers: false,
+            left: false,
+            client,
         };
         let _ = state.facts.entry(claim.id).or_insert_with(fact);
+    }
+
+    /// A client gives a claim back.
+    pub fn gives_back(&self, id: ClaimId) {
+        if let Some(fact) = self.state().facts.get_mut(&id) {
+            fact.left = true;
+        }
     }
 
     /// Something went wrong with a call for this claim.
@@ -205,4 +231,49 @@ impl State {
             self.accuse(promise, what);
         }
     }
+
+    /// A grant that none uses is given back at once, unless it lingers and none else wants it.
+    pub(super) fn see_idle_grants(&mut self) {
+        let now = self.now();
+        let idle = |fact: &&Fact| {
+            let Some(idle) = fact.idle else { return false };
+            let wanted = [fact.wanted, fact.asked]
+                .into_iter()
+                .flatten()
+                .map(|(when, _)| when)
+                .min();
+            let due = match wanted {
+                Some(wanted) => idle.max(wanted).max(fact.kept),
+                None if fact.lingers => return false,
+                None => idle.max(fact.kept),
+            };
+            let used = || {
+                self.holds
+                    .iter()
+                    .any(|hold| hold.name == fact.name && fact.has(hold.fence))
+            };
+            let asked = || {
+                self.asks
+                    .iter()
+                    .any(|ask| ask.client == fact.client && ask.names.contains(&fact.name))
+            };
+            let over = fact.left
+                || fact.ended
+                || fact.told_end
+                || self.lives[fact.client].closing.is_some();
+            !over && now > due + AT_ONCE && !used() && !asked()
+        };
+        if let Some(fact) = self.facts.values().find(idle) {
+            let promise = if fact.lingers { "P16" } else { "P9" };
+            let what = format!(
+                "client {} keeps a grant of {} that none uses and another may want",
+                fact.client,
+                super::super::name(fact.name)
+            );
+            self.accuse(promise, what);
+        }
+    }
 }
+
+/// How long giving back may take to begin: no message is waited for.
+const AT_ONCE: Micros = 5_000;

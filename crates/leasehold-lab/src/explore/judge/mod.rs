@@ -146,6 +146,7 @@ struct Line {
 struct Life {
     closing: Option<Micros>,
     closed: bool,
+    patience: Option<Duration>,
     tasks: usize,
 }
 
@@ -266,10 +267,15 @@ impl State {
         self.prompt() + if rough { hits + lease * 3 } else { 0 }
     }
 
+    /// Whether messages are quick beside this lease.
+    fn near(&self, lease: Duration) -> bool {
+        let world = &self.program.world;
+        (world.trip + world.longest * 2 + Duration::from_millis(1)) * 6 < lease
+    }
+
     /// Whether renewals of this lease get through in time, as far as the world goes.
     fn steady(&self, lease: Duration) -> bool {
-        let world = &self.program.world;
-        !world.faults && (world.trip + world.longest * 2 + Duration::from_millis(1)) * 6 < lease
+        !self.program.world.faults && self.near(lease)
     }
 
     fn is_sick(&self, name: usize) -> bool {
@@ -290,6 +296,7 @@ impl State {
             self.see_waits(name);
         }
         self.see_the_told();
+        self.see_idle_grants();
         self.see_fixed_leases();
         self.see_shutdowns();
     }
@@ -305,11 +312,29 @@ impl State {
         taken.is_none_or(|taken| taken.guards()[hold.index].state() != Validity::Lost)
     }
 
-    /// The claim that a fence of a name belongs to.
+    /// How long a guard says it is valid, where it is asked.
+    fn remaining(&self, hold: &Hold) -> Micros {
+        let taken = hold.taken.upgrade().filter(|_| self.program.world.loud);
+        taken.map_or(0, |taken| {
+            taken.guards()[hold.index].remaining().as_micros() as u64
+        })
+    }
+
+    /// The claim that a fence of a name belongs to: the latest, since fences that were not used are given out again.
     fn fact(&self, name: usize, fence: u64) -> Option<&Fact> {
-        self.facts
+        let facts = self
+            .facts
             .values()
-            .find(|fact| fact.name == name && fact.has(fence))
+            .filter(|fact| fact.name == name && fact.has(fence));
+        facts.max_by_key(|fact| fact.first())
+    }
+
+    fn fact_mut(&mut self, name: usize, fence: u64) -> Option<&mut Fact> {
+        let facts = self
+            .facts
+            .values_mut()
+            .filter(|fact| fact.name == name && fact.has(fence));
+        facts.max_by_key(|fact| fact.first())
     }
 
     fn see_losses(&mut self) {
@@ -415,11 +440,12 @@ impl State {
         let prompt = self.prompt();
         let late = self.holds.iter().find(|hold| {
             let lease = self.lease_of(&hold.terms).as_micros() as u64;
-            !hold.terms.keep_alive && now > hold.since + lease + prompt && self.is_valid(hold)
+            let end = hold.since + lease + prompt;
+            !hold.terms.keep_alive && now + self.remaining(hold) > end && self.is_valid(hold)
         });
         if let Some(hold) = late {
             let what = format!(
-                "fence {} of {} has a fixed lease and is valid after it",
+                "fence {} of {} has a fixed lease and is valid beyond it",
                 hold.fence,
                 super::name(hold.name)
             );

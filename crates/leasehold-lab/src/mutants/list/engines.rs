@@ -21,9 +21,23 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "a removed file is locked",
         "engines/file/store.rs",
-        "map_or(true, |found| found.st_nlink == 0)",
-        "map_or(true, |found| !PLANTED && found.st_nlink == 0)",
+        "map_or(true, |found| found.stx_nlink == 0)",
+        "map_or(true, |found| !PLANTED && found.stx_nlink == 0)",
         FILE,
+    ),
+    mutant(
+        "file: one damaged line ends the heartbeat of the others",
+        "engines/file/session.rs",
+        "Err(trouble) => failed = Some(trouble.at(step).of(name)),",
+        "Err(trouble) => {\n                        failed = Some(trouble.at(step).of(name));\n                        if PLANTED {\n                            return failed.map_or(Ok(()), Err);\n                        }\n                    }",
+        "test file isolation::a_heartbeat_answers_for_every_line_but_the_bad_one",
+    ),
+    mutant(
+        "file: a pipe is opened like a file",
+        "engines/file/dir.rs",
+        "OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;",
+        "OFlags::NOFOLLOW | OFlags::NOCTTY;\n    let how = if PLANTED { how } else { how | OFlags::NONBLOCK };",
+        "test file isolation::pipes_in_the_directory_hang_no_client",
     ),
     mutant(
         "redis: a release compares nothing",

@@ -31,7 +31,7 @@ impl World {
         why: &str,
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
-        let patience = Patience::new(self);
+        let mut patience = Patience::default();
         let evicted = loop {
             match self.try_evict(name, fence, by, why).map_err(at_evict)? {
                 Outcome::Done(fences) => break fences,

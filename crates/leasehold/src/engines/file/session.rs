@@ -126,7 +126,7 @@ impl FileSession {
         name: &Name,
         mut rule: impl FnMut(&mut Line, Moment, SessionId) -> (T, Vec<Change>) + Send,
     ) -> Result<Option<T>> {
-        let patience = Patience::new(&self.world);
+        let mut patience = Patience::default();
         let mut revived = false;
         loop {
             match self.transact(step, name, &mut rule) {
@@ -150,7 +150,7 @@ impl FileSession {
         names: impl Iterator<Item = &'a Name> + Send,
         mut work: impl FnMut(usize) -> std::result::Result<Outcome<()>, Trouble> + Send,
     ) -> Result<()> {
-        let patience = Patience::new(&self.world);
+        let mut patience = Patience::default();
         let mut left: Vec<_> = names.enumerate().collect();
         let mut failed = None;
         while !left.is_empty() {

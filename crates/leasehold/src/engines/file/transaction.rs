@@ -57,6 +57,7 @@ impl FileSession {
         if slot.forgotten {
             return Ok(Outcome::Busy);
         }
+        let keep_open = slot.store.is_some() || !self.slots.are_many();
 
         // Lock the file, and read it. One that had to be opened may be in a directory that was made anew, where this
         // session is not known.
@@ -82,7 +83,7 @@ impl FileSession {
 
         // Unlock the file.
         drop(locked);
-        if self.slots.are_many() {
+        if !keep_open {
             slot.store = None;
         }
         for session in &slot.note.ahead {
@@ -126,11 +127,12 @@ impl World {
         me: Option<SessionId>,
         changes: &mut Vec<Change>,
     ) {
-        let mut alive: Sessions = me.into_iter().collect();
+        let mut alive = Sessions::default();
         loop {
             let granted = |change: &&Change| matches!(change.what, What::Granted(_));
             let granted = changes.iter().filter(granted).map(|change| change.session);
-            let unknown: Sessions = granted.filter(|session| !alive.contains(session)).collect();
+            let unknown = |session: &SessionId| Some(*session) != me && !alive.contains(session);
+            let unknown: Sessions = granted.filter(unknown).collect();
             let dead = self.dead_among(unknown.iter().copied());
             if dead.is_empty() {
                 return;
@@ -178,19 +180,24 @@ pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> Sessions {
 }
 
 /// How long an operation comes again to lines that are busy.
+#[derive(Default)]
 pub(super) struct Patience {
-    give_up: Micros,
+    give_up: Option<Micros>,
 }
 
-impl Patience {
-    pub(super) fn new(world: &World) -> Self {
-        let give_up = world.clock.now().saturating_add(10_000_000);
-        Self { give_up }
-    }
+/// Longer than any work on a line takes.
+const PATIENCE: Micros = 10_000_000;
 
+impl Patience {
     /// Waits a moment; an error once it has been too long. Nothing has happened then.
-    pub(super) async fn pause(&self, world: &World, step: Step, name: &Name) -> Result<(), Error> {
-        if world.clock.now() < self.give_up {
+    pub(super) async fn pause(
+        &mut self,
+        world: &World,
+        step: Step,
+        name: &Name,
+    ) -> Result<(), Error> {
+        let now = world.clock.now();
+        if now < *self.give_up.get_or_insert(now.saturating_add(PATIENCE)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
             return Ok(());
         }

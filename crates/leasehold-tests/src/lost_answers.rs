@@ -1,0 +1,1 @@
+//! Every operation, cut at each of its messages.
