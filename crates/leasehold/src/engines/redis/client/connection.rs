@@ -114,13 +114,25 @@ pub(super) struct Greeting {
 const STAGGER: Duration = Duration::from_millis(250);
 
 impl Conn {
-    /// Connects and logs in, at the first address of the host that answers. Addresses are tried a moment after each
-    /// other and each in its own time, so that one that is silent does not use up the time of the next.
+    /// Connects and logs in.
     pub(super) async fn open(target: &Target, hear: Hear) -> Result<(Self, Driver), Trouble> {
         let found = tokio::time::timeout(target.patience, target.address.endpoints()).await;
         let found = found.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        let found = found.map_err(|error| Trouble::Down(error.to_string()).from(&target.address));
-        let (mut left, mut attempts) = (found?.into_iter(), JoinSet::new());
+        let opened = match found {
+            Ok(endpoints) => Self::race(target, endpoints, hear).await,
+            Err(error) => Err(Trouble::Down(error.to_string())),
+        };
+        opened.map_err(|trouble| trouble.from(&target.address))
+    }
+
+    /// The first place that answers. They are tried a moment after each other and each in its own time, so that one that
+    /// is silent does not use up the time of the next.
+    async fn race(
+        target: &Target,
+        endpoints: Vec<Endpoint>,
+        hear: Hear,
+    ) -> Result<(Self, Driver), Trouble> {
+        let (mut left, mut attempts) = (endpoints.into_iter(), JoinSet::new());
         let mut last = Trouble::Down("the host has no address".to_owned());
         loop {
             if let Some(endpoint) = left.next() {
@@ -134,9 +146,9 @@ impl Conn {
             let more = left.len() > 0;
             tokio::select! {
                 done = attempts.join_next() => match done {
-                    None => return Err(last.from(&target.address)),
+                    None => return Err(last),
                     Some(Ok(Ok(opened))) => return Ok(opened),
-                    Some(Ok(Err(trouble))) if trouble.is_final() => return Err(trouble.from(&target.address)),
+                    Some(Ok(Err(trouble))) if trouble.is_final() => return Err(trouble),
                     Some(Ok(Err(trouble))) => last = trouble,
                     Some(Err(stopped)) => last = Trouble::Down(stopped.to_string()),
                 },
@@ -271,5 +283,63 @@ fn hello(target: &Target) -> Vec<Call> {
 impl fmt::Debug for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Conn")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::engine::Host;
+
+    /// A place of a host: one that answers each message with this, or is silent.
+    #[expect(clippy::disallowed_methods, reason = "a test plays the server")]
+    async fn place(answer: Option<&'static [u8]>) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(tokio::spawn(async move {
+            let mut buffer = [0; 1024];
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if let Some(answer) = answer {
+                    let _ = stream.read(&mut buffer).await;
+                    let _ = stream.write_all(answer).await;
+                }
+                open.push(stream);
+            }
+        }));
+        Endpoint::Tcp(address)
+    }
+
+    async fn race(answers: &[Option<&'static [u8]>]) -> Result<(), Trouble> {
+        let mut endpoints = Vec::new();
+        for answer in answers {
+            endpoints.push(place(*answer).await);
+        }
+        let target = Target {
+            address: Address::Tcp(Host::parse("h", 1).unwrap()),
+            tls: None,
+            login: Login::default(),
+            database: 0,
+            patience: Duration::from_secs(2),
+        };
+        let opened = Conn::race(&target, endpoints, Arc::new(|_, _| {}));
+        let opened = tokio::time::timeout(Duration::from_secs(60), opened).await;
+        opened.expect("in time").map(drop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_address_of_a_host_has_its_own_time() {
+        let (there, silent) = (Some(&b"+OK\r\n"[..]), None);
+        let loading = Some(&b"-LOADING it is\r\n"[..]);
+        let denied = Some(&b"-WRONGPASS no\r\n"[..]);
+        assert_eq!(race(&[there]).await, Ok(()));
+        assert_eq!(race(&[silent, loading, silent, there]).await, Ok(()));
+        let refused = race(&[silent, denied, there]).await;
+        assert!(matches!(refused, Err(Trouble::Denied(_))), "{refused:?}");
+        let down = race(&[silent, silent]).await;
+        assert!(matches!(down, Err(Trouble::Down(_))), "{down:?}");
     }
 }

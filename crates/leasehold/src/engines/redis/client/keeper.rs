@@ -35,11 +35,11 @@ struct Live {
 
 /// A server that comes back is found within the longest pause and a half.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 
-/// A connection that is not used is asked this often whether it is still one: what stands between forgets
-/// connections that are silent.
-const IDLE: Duration = Duration::from_secs(15);
+/// A connection that is not used is asked whether it is still one after so many times the patience: a router on the
+/// way forgets connections that are silent.
+const IDLE: u32 = 8;
 
 impl Keeper {
     pub(super) async fn run(self) {
@@ -121,7 +121,7 @@ impl Keeper {
                 _ = tick.tick() => {}
             }
             let calls = self.shared.calls.load(Ordering::Relaxed);
-            if calls == seen && clock.now() - asked < micros(IDLE) {
+            if calls == seen && clock.now() - asked < micros(patience * IDLE) {
                 continue;
             }
             (seen, asked) = (calls, clock.now());
