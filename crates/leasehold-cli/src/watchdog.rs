@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use leasehold::engine::Clock;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process_group, setsid, test_kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use rustix::thread::{NanosleepRelativeResult, nanosleep};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 
+use crate::group::{self, Left};
 use crate::sys;
 
 /// The runner's end.
@@ -193,11 +194,13 @@ fn kill(group: Option<Pid>) {
     }
 }
 
-/// For at most a second: a process that the kernel cannot end must not keep the lock for ever.
+/// Until no process of the group can take another step: only then may the session end, and the lock pass on. A zombie
+/// takes none, and its new parent may leave it lying for a while. For at most a second: a process that the kernel
+/// cannot end must not keep the lock for ever.
 fn wait_until_gone(group: Option<Pid>) {
     let Some(group) = group else { return };
     for _ in 0..1_000 {
-        if test_kill_process_group(group).is_err() {
+        if group::left(group) == Left::Nothing {
             return;
         }
         let milli = Timespec {

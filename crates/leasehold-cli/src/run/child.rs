@@ -6,13 +6,15 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use leasehold::{Fence, Name};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getppid, kill_process_group,
-    set_parent_process_death_signal, test_kill_process_group, waitid,
+    set_parent_process_death_signal, waitid,
 };
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::exit::{self, Exit, Failure};
+use crate::group::{self, Left};
 use crate::sys;
 use crate::tty::{self, Terminal};
 use crate::watchdog::Watchdog;
@@ -41,7 +43,12 @@ pub(super) fn not_run(word: &OsStr, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => Exit::NotFound,
         _ => Exit::NotExecutable,
     };
-    Failure::new(exit, format!("{}: {error}", word.to_string_lossy()))
+    let word = word.to_string_lossy();
+    let hint = match exit == Exit::NotFound && word.contains([' ', '|', ';', '&', '>', '$']) {
+        true => ". A line for a shell needs one: leasehold run NAME -- sh -c 'LINE'",
+        false => "",
+    };
+    Failure::new(exit, format!("{word}: {error}{hint}"))
 }
 
 /// The running command, leader of a process group of its own.
@@ -115,9 +122,19 @@ impl Child {
         Ok(waitid(WaitId::Pid(self.pid), what | WaitIdOptions::NOHANG)?)
     }
 
-    /// To the whole group. One that is gone needs none.
+    /// To the whole group. One that is gone needs none; one that runs as another user may not get it, which is said.
     pub(super) fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(self.pid, signal);
+        if !self.reached(signal) {
+            let number = signal.as_raw();
+            crate::say(&format!(
+                "signal {number} does not reach the command: it runs as another user"
+            ));
+        }
+    }
+
+    /// False if no process of the group may be signalled by this user.
+    pub(super) fn reached(&self, signal: Signal) -> bool {
+        kill_process_group(self.pid, signal) != Err(Errno::PERM)
     }
 
     /// It was stopped. Without a terminal whoever stopped it will also continue it.
@@ -135,11 +152,9 @@ impl Child {
         }
     }
 
-    /// Whether nothing of the group is left, once the leader has ended.
-    pub(super) fn group_is_gone(&self) -> bool {
-        // Only now: a zombie counts as a member.
-        let _ = self.look(WaitIdOptions::EXITED);
-        test_kill_process_group(self.pid).is_err()
+    /// What of the group still runs.
+    pub(super) fn left(&self) -> Left {
+        group::left(self.pid)
     }
 }
 

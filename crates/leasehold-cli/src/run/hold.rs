@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::child::{self, Change, Child, Program};
 use super::signals::Signals;
 use crate::exit::{Exit, Failure};
+use crate::group::Left;
 use crate::watchdog::Watchdog;
 
 /// The longest time between SIGTERM and SIGKILL.
@@ -53,9 +54,10 @@ pub(super) async fn hold(
             release(guard, code).await
         }
         End::Lost(why) => {
-            stop(&guard, &mut child, grace).await;
+            let left = stop(&guard, &mut child, grace).await;
             watchdog.done();
-            Err(Failure::new(Exit::Lost, format!("lost: {why}")))
+            let left = remains(left);
+            Err(Failure::new(Exit::Lost, format!("lost: {why}{left}")))
         }
     }
 }
@@ -106,22 +108,34 @@ fn endangered(guard: &Guard, grace: Duration) -> bool {
     }
 }
 
-/// SIGTERM to the whole group, and SIGKILL after the grace or just before the lease ends, whichever is first.
-async fn stop(guard: &Guard, child: &mut Child, grace: Duration) {
+/// SIGTERM to the whole group, and SIGKILL after the grace or just before the lease ends, whichever is first. Says what
+/// runs on all the same.
+async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Left {
     // The deadline stands also when the lock was taken away before it.
     let ahead = tokio::time::Instant::from_std(guard.deadline())
         .saturating_duration_since(tokio::time::Instant::now());
-    child.signal(Signal::TERM);
+    let _ = child.reached(Signal::TERM);
     // One that is stopped would not hear it.
-    child.signal(Signal::CONT);
-    if timeout(grace.min(ahead * 9 / 10), gone(child))
-        .await
-        .is_err()
-    {
-        child.signal(Signal::KILL);
-        // The kernel may take a moment; what it cannot end, nobody can.
-        let _ = timeout(GRACE_MAX, ended(child)).await;
+    let _ = child.reached(Signal::CONT);
+    let grace = grace.min(ahead * 9 / 10);
+    if timeout(grace, gone(child)).await.is_err() && child.reached(Signal::KILL) {
+        // The kernel may take a moment.
+        let _ = timeout(GRACE_MAX, gone(child)).await;
     }
+    child.left()
+}
+
+/// What to say about a command that could not be stopped.
+fn remains(left: Left) -> String {
+    let who = match left {
+        Left::Nothing => return String::new(),
+        Left::Process { pid, uid } => format!("process {pid} of user {uid}"),
+        Left::Hidden => "a process of another user".to_owned(),
+    };
+    format!(
+        ". The command could not be stopped: {who} still runs, without the lock. This process may not end it: stop it as \
+         that user"
+    )
 }
 
 /// Until the child has ended.
@@ -132,7 +146,7 @@ async fn ended(child: &mut Child) {
 /// Until the child and everything it left in its group have ended.
 async fn gone(child: &mut Child) {
     ended(child).await;
-    while !child.group_is_gone() {
+    while child.left() != Left::Nothing {
         sleep(LOOK_EVERY).await;
     }
 }

@@ -5,11 +5,11 @@ mod claim;
 mod hold;
 mod signals;
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::time::Duration;
 
-use leasehold::engine::{Query, Url};
+use leasehold::engine::{Identity, Query};
 use leasehold::{Client, Fence, Name};
 
 use self::child::Program;
@@ -17,6 +17,8 @@ use self::signals::Signals;
 use crate::cli::{Common, RunArgs};
 use crate::exit::{self, Exit, Failure};
 use crate::held::{HELD, Held};
+use crate::place::Place;
+use crate::plain;
 
 /// How long to go on telling the engine that we are gone, once we are.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -33,18 +35,19 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
     // A bad name is refused before anything is touched.
     let name = Name::new(&args.name)?;
     let mut signals = Signals::listen()?;
-    let connect = crate::connect(common, Some(spelled(&args.command)));
+    let place = Place::given(common)?;
+    let connect = crate::connect(&place, identity(&args));
     let client = tokio::select! {
         client = connect => client?,
         signal = signals.stop() => return Ok(exit::of_signal(signal.as_raw())),
     };
-    let outcome = attempt(&args, common, &client, &name, &mut signals).await;
+    let outcome = attempt(&args, common, &place, &client, &name, &mut signals).await;
     // What was dropped on the way is given back before we go: nobody waits for the lease of a withdrawn claim.
     let _ = tokio::time::timeout(GOODBYE, client.shutdown(GOODBYE)).await;
     match outcome? {
         Outcome::Exit(code) => Ok(code),
         Outcome::Reenter(fence) => {
-            let mut command = program(&args, common, &client).command(&name, fence);
+            let mut command = program(&args, &place, &client).command(&name, fence);
             Err(child::not_run(&args.command[0], &command.exec()))
         }
     }
@@ -53,6 +56,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
 async fn attempt(
     args: &RunArgs,
     common: &Common,
+    place: &Place,
     client: &Client,
     name: &Name,
     signals: &mut Signals,
@@ -75,7 +79,8 @@ async fn attempt(
         signal = signals.stop() => return Ok(Outcome::Exit(exit::of_signal(signal.as_raw()))),
     };
     let Some(guard) = guard else {
-        return Err(Failure::new(Exit::Busy, format!("{name} is busy")));
+        crate::say(&busy(client, name).await);
+        return Ok(Outcome::Exit(args.busy_code));
     };
     let source = match client.guarantees().fences {
         "" => String::new(),
@@ -85,7 +90,7 @@ async fn attempt(
         "holding {name} with fence {}{source}",
         guard.fence()
     ));
-    let mut program = program(args, common, client);
+    let mut program = program(args, place, client);
     let held = held.and(&location, name.as_str(), guard.fence());
     program.env.push((HELD, held.to_env().into()));
     let code = hold::hold(guard, &program, args.lease, signals).await?;
@@ -110,31 +115,36 @@ fn nested(args: &RunArgs, name: &Name, fence: Fence) -> Result<Outcome, Failure>
     Err(Failure::new(Exit::Usage, what))
 }
 
-fn program(args: &RunArgs, common: &Common, client: &Client) -> Program {
-    let url = url_for_child(common, client);
-    Program {
-        words: args.command.clone(),
-        env: url
-            .map(|url| ("LEASEHOLD_URL", url.into()))
-            .into_iter()
-            .collect(),
+/// Says which process has it, as far as a look that may already be late can tell.
+async fn busy(client: &Client, name: &Name) -> String {
+    let looked = tokio::time::timeout(GOODBYE, client.inspect(&Query::name(name.clone()))).await;
+    let lines = looked.ok().and_then(Result::ok).unwrap_or_default();
+    let holder = lines.iter().flat_map(|line| &line.holders).next();
+    match holder.and_then(|holder| Some((holder.who.as_ref()?, holder.fence?))) {
+        Some((who, fence)) => {
+            let command = plain::cut(&who.command, 40);
+            format!("{name} is busy: {who} ({command}) holds it with fence {fence}")
+        }
+        None => format!("{name} is busy"),
     }
 }
 
-/// Where a nested run finds the same locks; none if the child knows already. A directory that is named from here
-/// would be another one wherever the child goes.
-fn url_for_child(common: &Common, client: &Client) -> Option<String> {
-    let given = common
-        .url
-        .clone()
-        .or_else(|| std::env::var("LEASEHOLD_URL").ok())?;
-    let url = Url::parse(&given).ok()?;
-    let relative = url.hosts().is_empty() && !url.path().is_empty() && !url.path().starts_with('/');
-    Some(if relative { client.location() } else { given })
+fn program(args: &RunArgs, place: &Place, client: &Client) -> Program {
+    Program {
+        words: args.command.clone(),
+        env: place.env(client, args.pass_url),
+    }
 }
 
-/// The command as `status` shows it.
-fn spelled(command: &[OsString]) -> String {
-    let words = command.iter().map(|word| word.to_string_lossy());
-    words.collect::<Vec<_>>().join(" ")
+/// What `status` shows: the command's name, and its arguments only if that is wanted. Others can read it.
+fn identity(args: &RunArgs) -> Identity {
+    let this = Identity::of_this_process();
+    match args.show_args {
+        true => this.with_arguments(&args.command),
+        false => {
+            let program = Path::new(&args.command[0]);
+            let name = program.file_name().unwrap_or(program.as_os_str());
+            this.called(name.to_string_lossy())
+        }
+    }
 }

@@ -163,6 +163,12 @@ impl Running {
         text(&self.out)
     }
 
+    /// What it has said on stderr so far.
+    #[cfg(feature = "redis")]
+    pub(crate) fn said(&self) -> String {
+        text(&self.err)
+    }
+
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Answer {
         let status = until("the command to end", || {

@@ -1,6 +1,9 @@
 //! The child and the lock end together, whatever ends first.
 
-use crate::common::{Place, Running, is_alive, timed, until, until_true, wait_for_death};
+use crate::common::{
+    Place, Running, is_alive, timed, until, until_true, wait_for_death, with_default_signals,
+};
+use leasehold_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
@@ -52,19 +55,19 @@ fn a_group_that_ignores_sigterm_is_killed_after_a_third_of_the_lease() {
 }
 
 #[test]
-fn evicting_nobody_says_so() {
+fn an_eviction_without_a_holder_says_so() {
     let place = Place::new();
     let answer = place.leasehold(&["evict", "x", "--why", "test"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x\n"),
+        (0, "no process holds x\n"),
         "{answer:?}"
     );
     let holder = place.hold("x", &[], "sleep 1000");
     let answer = place.leasehold(&["evict", "x", "--why", "test", "--fence", "1"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x with fence 1\n"),
+        (0, "no process holds x with fence 1\n"),
         "{answer:?}"
     );
     assert_eq!(place.counts("x"), (1, 0));
@@ -107,6 +110,84 @@ fn the_lock_of_a_killed_runner_passes_on_only_after_its_group() {
         answer.out.ends_with("held\n") && !answer.out.contains("grandchild"),
         "{answer:?}"
     );
+}
+
+/// The child cannot still run then: the session that holds the lock ends with its last process, which is the watchdog,
+/// and that ends after it has seen no process of the group that could take another step.
+#[test]
+fn the_lock_of_a_killed_runner_passes_on_within_100_ms() {
+    for round in 0..9 {
+        let place = Place::new();
+        let holder = place.hold("x", &["--lease", "1h"], FAMILY);
+        let family = [place.pid("child"), place.pid("grandchild")];
+        let next = place.start(&["run", "x", "--", "sh", "-c", "echo held > held; sleep 1000"]);
+        place.wait_for_counts("x", (1, 1));
+        let ((), took) = timed(|| {
+            holder.signal(Signal::KILL);
+            until_true("the next holder", || place.path("held").exists());
+        });
+        assert!(!family.into_iter().any(is_alive), "round {round}");
+        assert!(
+            took < Duration::from_millis(100),
+            "round {round}: {took:?} after the kill"
+        );
+        drop(next);
+    }
+}
+
+/// As `sudo` does it: the runner is not root, and its command becomes root.
+#[test]
+fn a_command_that_changed_its_user_and_cannot_be_stopped_is_named() {
+    if skip::asked_for("two-users") {
+        return;
+    }
+    let place = Place::new();
+    let (runner, setuid) = (place.path("leasehold"), place.path("become-root"));
+    let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists())
+        .expect("setpriv (util-linux) is not there: run scripts/servers, or skip with LEASEHOLD_SKIP=two-users");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    for (from, to, bits) in [
+        (env!("CARGO_BIN_EXE_leasehold"), &runner, 0o755),
+        (setpriv, &setuid, 0o4755),
+    ] {
+        let _ = std::fs::copy(from, to).unwrap();
+        std::fs::set_permissions(to, mode(bits)).unwrap();
+    }
+    std::fs::set_permissions(place.path(""), mode(0o777)).unwrap();
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let as_nobody = |args: &[&str]| {
+        let mut command = with_default_signals("setpriv");
+        let command = command.args(user).arg(&runner).args(args);
+        let command = command.env(
+            "LEASEHOLD_URL",
+            format!("file:{}", place.path("theirs/locks").display()),
+        );
+        Running::start(command.current_dir(place.path("")))
+    };
+    std::fs::create_dir(place.path("theirs")).unwrap();
+    std::os::unix::fs::chown(place.path("theirs"), Some(65_534), Some(65_534)).unwrap();
+    let script = "echo $$ > child; exec sleep 1000";
+    let root = [
+        "./become-root",
+        "--reuid=0",
+        "--regid=0",
+        "--clear-groups",
+        "sh",
+        "-c",
+        script,
+    ];
+    let holder = as_nobody(&[&["run", "x", "--lease", "1500ms", "--"], &root[..]].concat());
+    let child = place.pid("child");
+    let evicted = as_nobody(&["evict", "x", "--why", "test"]).end();
+    assert_eq!(evicted.code, 0, "{evicted:?}");
+    let answer = holder.end();
+    assert_eq!(answer.code, 76, "{answer:?}");
+    let named = format!("process {} of user 0 still runs", child.as_raw_nonzero());
+    assert!(answer.err.contains(&named), "{answer:?}");
+    assert!(is_alive(child), "or there was nothing to say");
+    kill_process(child, Signal::KILL).unwrap();
 }
 
 #[test]

@@ -70,6 +70,16 @@ impl Redis {
         self.wall.as_ref().expect("a clock of its own").set(seconds);
     }
 
+    /// Lets its wall clock stand still at so many microseconds, but for a step with every look of the server at it;
+    /// 0 lets it go again.
+    ///
+    /// # Panics
+    /// If it was not started [`with_clock`](Self::with_clock).
+    pub fn stop_clock_at(&self, micros: u64, step: u64) {
+        let wall = self.wall.as_ref().expect("a clock of its own");
+        wall.stop_at(micros.cast_signed(), step.cast_signed());
+    }
+
     /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
     pub fn tls() -> Self {
         let home = directory();

@@ -34,6 +34,7 @@ impl Wall {
         );
         let wall = Self { library, offset };
         wall.set(0);
+        wall.stop_at(0, 0);
         wall
     }
 
@@ -42,6 +43,19 @@ impl Wall {
     /// # Panics
     /// If the file is gone.
     pub fn set(&self, seconds: i64) {
+        self.write(0, seconds);
+    }
+
+    /// Lets the clock stand still at so many microseconds, but for a step with every look at it; 0 lets it go again.
+    ///
+    /// # Panics
+    /// If the file is gone.
+    pub fn stop_at(&self, micros: i64, step: i64) {
+        self.write(16, step);
+        self.write(8, micros);
+    }
+
+    fn write(&self, at: u64, number: i64) {
         use std::os::unix::fs::FileExt;
         let mut options = std::fs::OpenOptions::new();
         let file = options
@@ -49,7 +63,7 @@ impl Wall {
             .create(true)
             .truncate(false)
             .open(&self.offset);
-        let written = file.and_then(|file| file.write_all_at(&seconds.to_ne_bytes(), 0));
+        let written = file.and_then(|file| file.write_all_at(&number.to_ne_bytes(), at));
         written.expect("writable");
     }
 

@@ -1,7 +1,10 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod beds;
 mod contract;
+mod edge;
 mod hazards;
+mod lost_answers;
 mod many;
 mod network;
 mod redisson;

@@ -20,6 +20,14 @@
 
 mod changes;
 mod guarantees;
+#[cfg(any(
+    feature = "redis",
+    feature = "zookeeper",
+    feature = "postgres",
+    feature = "mysql"
+))]
+mod host;
+mod schemes;
 mod url;
 mod view;
 
@@ -29,7 +37,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
-pub(crate) use self::url::engine as url_engine;
+#[cfg(any(
+    feature = "redis",
+    feature = "zookeeper",
+    feature = "postgres",
+    feature = "mysql"
+))]
+pub(crate) use self::host::Host;
+pub(crate) use self::schemes::engine as url_engine;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};

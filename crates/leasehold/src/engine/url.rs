@@ -1,14 +1,20 @@
-//! Which URL opens which engine.
+//! URLs of locks, taken apart.
 //!
 //! Written here rather than taken from the `url` crate: lock URLs name several hosts (`redlock://h1,h2,h3`), files
 //! and directories, and an error must never repeat a password.
 
 use std::fmt;
-use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
-use super::Engine;
+#[cfg(any(
+    feature = "redis",
+    feature = "zookeeper",
+    feature = "postgres",
+    feature = "mysql"
+))]
+use super::Host;
+use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// A URL, taken apart. Its `Debug` and `Display` leave out the password and every option that is a secret.
@@ -37,54 +43,49 @@ pub struct Url {
 /// Options whose value is never shown.
 const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
 
+const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
+     and options encode / as %2F, ? as %3F and @ as %40";
+
 impl Url {
     /// Takes a URL apart.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if it is none. The URL itself is not repeated: it may hold a secret.
     pub fn parse(text: &str) -> Result<Self> {
-        let Some((scheme, rest)) = text.split_once(':') else {
-            return Err(bad(format!(
-                "this is not a lock URL: it has no scheme (known: {})",
-                known_schemes()
-            )));
-        };
-        let scheme = scheme.to_ascii_lowercase();
-        let (rest, query) = rest
+        let (scheme, rest) = split_scheme(text)?;
+        let (place, query) = rest
             .split_once('?')
-            .map_or((rest, None), |(a, b)| (a, Some(b)));
-        let params = parse_params(query)?;
-        let Some(rest) = rest.strip_prefix("//") else {
-            return Ok(Self {
-                scheme,
-                user: None,
-                password: None,
-                hosts: Vec::new(),
-                path: decode(rest)?,
-                params,
-            });
+            .map_or((rest, None), |(place, query)| (place, Some(query)));
+        let (authority, path) = match place.strip_prefix("//") {
+            Some(place) => place.split_at(place.find('/').unwrap_or(place.len())),
+            None => ("", place),
         };
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let names_hosts = schemes::names_hosts(&scheme);
+        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
+        if misplaced && (names_hosts || !authority.is_empty()) {
+            return Err(bad(MISPLACED.to_owned()));
+        }
+        if names_hosts && !place.is_empty() && !place.starts_with("//") {
+            return Err(bad(format!("write {scheme}://HOST, with two slashes")));
+        }
         let (login, hosts) = authority
             .rsplit_once('@')
-            .map_or((None, authority), |(a, b)| (Some(a), b));
+            .map_or((None, authority), |(login, hosts)| (Some(login), hosts));
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
         {
             None => (None, None),
             Some((user, "")) => (Some(decode(user)?), None),
             Some((user, password)) => (Some(decode(user)?), Some(decode(password)?)),
         };
+        let hosts = hosts.split(',').filter(|host| !host.is_empty());
         Ok(Self {
-            scheme,
             user: user.filter(|user| !user.is_empty()),
             password,
-            hosts: hosts
-                .split(',')
-                .filter(|h| !h.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            hosts: hosts.map(str::to_owned).collect(),
             path: decode(path)?,
-            params,
+            params: parse_params(query)?,
+            scheme,
         })
     }
 
@@ -106,6 +107,21 @@ impl Url {
     /// The hosts, each with its port if it was given.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
+    }
+
+    /// The hosts taken apart, each with this port if it was given none.
+    #[cfg(any(
+        feature = "redis",
+        feature = "zookeeper",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
+    pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
+        let hosts = self
+            .hosts
+            .iter()
+            .map(|host| Host::parse(host, default_port));
+        hosts.collect::<Result<_, _>>().map_err(bad)
     }
 
     /// The path, decoded.
@@ -183,94 +199,6 @@ impl fmt::Debug for Params {
     }
 }
 
-/// One engine that a URL can open.
-struct Opener {
-    schemes: &'static [&'static str],
-    open: fn(&Url) -> Result<Arc<dyn Engine>>,
-}
-
-/// Every engine of this build.
-const OPENERS: &[Opener] = &[
-    Opener {
-        schemes: &["memory"],
-        open: crate::engines::memory::open,
-    },
-    #[cfg(feature = "file")]
-    Opener {
-        schemes: &["file"],
-        open: crate::engines::file::open,
-    },
-    #[cfg(feature = "redis")]
-    Opener {
-        schemes: &[
-            "redis",
-            "rediss",
-            "redis+unix",
-            "redis+sentinel",
-            "redis+cluster",
-        ],
-        open: crate::engines::redis::open,
-    },
-    #[cfg(feature = "zookeeper")]
-    Opener {
-        schemes: &["zookeeper"],
-        open: crate::engines::zookeeper::open,
-    },
-    #[cfg(feature = "postgres")]
-    Opener {
-        schemes: &["postgres", "postgresql"],
-        open: crate::engines::sql::open,
-    },
-    #[cfg(feature = "mysql")]
-    Opener {
-        schemes: &["mysql", "mariadb"],
-        open: crate::engines::sql::open,
-    },
-    #[cfg(feature = "sqlite")]
-    Opener {
-        schemes: &["sqlite"],
-        open: crate::engines::sql::open,
-    },
-    #[cfg(feature = "redlock")]
-    Opener {
-        schemes: &["redlock"],
-        open: crate::engines::redis::redlock::open,
-    },
-];
-
-/// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.
-pub(crate) fn engine(text: &str) -> Result<Arc<dyn Engine>> {
-    let url = match text {
-        "" => Url::parse(&default_url()?)?,
-        text => Url::parse(text)?,
-    };
-    let opener = OPENERS
-        .iter()
-        .find(|opener| opener.schemes.contains(&url.scheme()));
-    match opener {
-        Some(opener) => (opener.open)(&url),
-        None => Err(bad(format!(
-            "no engine for {:?} in this build (known: {})",
-            url.scheme(),
-            known_schemes()
-        ))),
-    }
-}
-
-fn default_url() -> Result<String> {
-    match std::env::var("LEASEHOLD_URL") {
-        Ok(url) if !url.is_empty() => Ok(url),
-        Err(std::env::VarError::NotUnicode(_)) => Err(bad("LEASEHOLD_URL is not UTF-8".to_owned())),
-        _ => Ok("file:".to_owned()),
-    }
-}
-
-fn known_schemes() -> String {
-    let schemes = OPENERS.iter().flat_map(|opener| opener.schemes);
-    let schemes: Vec<_> = schemes.map(|scheme| format!("{scheme}:")).collect();
-    schemes.join(" ")
-}
-
 fn parse_params(query: Option<&str>) -> Result<Vec<(String, String)>> {
     let pairs = query
         .unwrap_or("")
@@ -291,7 +219,21 @@ fn decode(text: &str) -> Result<String> {
         .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
 }
 
-fn bad(what: String) -> Error {
+/// The scheme in lower case, and what follows its colon.
+fn split_scheme(text: &str) -> Result<(String, &str)> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    match text.split_once(':') {
+        Some((scheme, rest)) if !scheme.is_empty() && scheme.chars().all(plain) => {
+            Ok((scheme.to_ascii_lowercase(), rest))
+        }
+        _ => Err(bad(format!(
+            "this is not a lock URL: it has no scheme (known: {})",
+            schemes::known()
+        ))),
+    }
+}
+
+pub(super) fn bad(what: String) -> Error {
     Error::new(ErrorKind::Config, Step::Connect, what)
 }
 
@@ -329,48 +271,4 @@ impl fmt::Debug for Url {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_urls_apart() {
-        let url = Url::parse("zookeeper://h1:2181,h2/locks/a%20b?acl=x&auth=p").unwrap();
-        assert_eq!(url.hosts(), ["h1:2181", "h2"]);
-        assert_eq!(url.path(), "/locks/a b");
-        assert_eq!(
-            url.to_string(),
-            "zookeeper://h1:2181,h2/locks/a b?acl=x&auth=***"
-        );
-        let url = Url::parse("file:/var/lock/x?y").unwrap();
-        assert_eq!((url.path(), url.hosts().len()), ("/var/lock/x", 0));
-        assert_eq!(Url::parse("FILE:x").unwrap().scheme(), "file");
-        let url = Url::parse("redis://:p%40ss@h").unwrap();
-        assert_eq!((url.user(), url.password()), (None, Some("p@ss")));
-    }
-
-    #[test]
-    fn never_shows_a_secret() {
-        let url = Url::parse("redis://u:hunter2@h/?token=hunter2&password=hunter2").unwrap();
-        for shown in [format!("{url}"), format!("{url:?}")] {
-            assert!(!shown.contains("hunter2"), "{shown}");
-        }
-        for wrong in ["nope://u:hunter2@h", "hunter2", "redis://u:hunter2%ff@h"] {
-            let error = engine(wrong).unwrap_err();
-            assert!(
-                !format!("{error} {error:?}").contains("hunter2"),
-                "{error:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn unknown_schemes_and_options_name_the_known_ones() {
-        let error = engine("nope:").unwrap_err().to_string();
-        assert!(
-            error.contains("\"nope\"") && error.contains("memory:"),
-            "{error}"
-        );
-        let error = engine("memory:?nope=1").unwrap_err().to_string();
-        assert!(error.contains("nope"), "{error}");
-    }
-}
+mod tests;

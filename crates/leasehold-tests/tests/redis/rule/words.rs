@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use leasehold::engine::{ClaimId, SessionId, Standing};
 use leasehold::line::{Ask, Change, Refusal, What};
-use serde_json::{Value, json};
 
 pub(crate) fn id(who: u8) -> ClaimId {
     ClaimId::from_u128(u128::from(who) + 1)
@@ -20,41 +19,74 @@ fn session_text(session: SessionId) -> String {
     format!("p{}.{number:032x}", number % 2)
 }
 
-pub(crate) fn claim_text(id: ClaimId) -> String {
+fn claim_text(id: ClaimId) -> String {
     format!("{:032x}", id.as_u128())
 }
 
-pub(crate) fn claim_words(ask: &Ask) -> Vec<Value> {
-    vec![
-        json!("claim"),
-        json!("m"),
-        json!(claim_text(ask.id)),
-        json!(session_text(ask.session)),
-        json!(ask.mode.weight().to_string()),
-        json!(ask.mode.capacity().to_string()),
-        json!(ask.lease.to_string()),
-        json!(u8::from(ask.waits).to_string()),
-        json!("who"),
-    ]
+/// What to do, the mark and the arguments.
+pub(crate) fn word_list<const N: usize>(what: &str, words: [String; N]) -> Vec<Vec<u8>> {
+    let first = [what.into(), b"m".to_vec()];
+    first
+        .into_iter()
+        .chain(words.map(String::into_bytes))
+        .collect()
 }
 
-pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Value {
+/// A claim in one piece, as the engine sends it.
+pub(crate) fn asked(ask: &Ask) -> Vec<u8> {
+    let numbers = [
+        ask.lease as f64,
+        f64::from(ask.mode.weight()),
+        f64::from(ask.mode.capacity()),
+    ];
+    let numbers = numbers.map(f64::to_le_bytes);
+    [
+        claim_text(ask.id).as_bytes(),
+        b"\0",
+        numbers.as_flattened(),
+        session_text(ask.session).as_bytes(),
+        b"\0who",
+    ]
+    .concat()
+}
+
+/// How many milliseconds the engine keeps the string of a claim.
+pub(crate) fn kept(lease: u64) -> u64 {
+    let need = lease.max(257);
+    (need + need.max(5_000_000)).div_ceil(1_000) + 1
+}
+
+/// The release of a claim that was alone.
+pub(crate) fn free(id: ClaimId, since: u64, lease: u64, used: u32) -> Vec<Vec<u8>> {
+    let begin = format!(
+        "{} {} {}",
+        since / 1_000_000,
+        since % 1_000_000,
+        claim_text(id)
+    );
+    let spent = since + u64::from(used.clamp(1, 256));
+    let numbers = [spent, since + lease].map(|micros| (micros as f64).to_le_bytes());
+    let mut words = word_list("free", [begin]);
+    words.push(numbers.as_flattened().to_vec());
+    words
+}
+
+pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Vec<String> {
+    let words = |words: &[&dyn ToString]| words.iter().map(|word| word.to_string()).collect();
     match answer {
-        Ok(Standing::Held(held)) => {
-            json!(["held", held.fence.get().to_string(), u8::from(held.wanted)])
-        }
+        Ok(Standing::Held(held)) => words(&[&"held", &held.fence, &u8::from(held.wanted)]),
         Ok(Standing::Waiting { ahead, look_again }) => {
-            json!(["waiting", ahead, look_again.as_micros().to_string()])
+            words(&[&"waiting", &ahead, &look_again.as_micros()])
         }
-        Ok(Standing::Busy) => json!(["busy"]),
-        Ok(Standing::Gone) => json!(["gone"]),
-        Err(Refusal::Weight) => json!(["weight"]),
-        Err(Refusal::Fences) => json!(["fences"]),
-        Err(Refusal::Capacity(capacity)) => json!(["capacity", capacity]),
+        Ok(Standing::Busy) => words(&[&"busy"]),
+        Ok(Standing::Gone) => words(&[&"gone"]),
+        Err(Refusal::Weight) => words(&[&"weight"]),
+        Err(Refusal::Fences) => words(&[&"fences"]),
+        Err(Refusal::Capacity(capacity)) => words(&[&"capacity", &capacity]),
     }
 }
 
-pub(crate) fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> Value {
+pub(crate) fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> Vec<String> {
     let gone = changes.iter().filter(|change| change.what == What::Evicted);
     let granted = changes.iter().filter_map(|change| match change.what {
         What::Granted(held) => Some((change.claim, held.fence)),
@@ -70,9 +102,11 @@ pub(crate) fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> 
             .iter()
             .find(|(claim, _)| *claim == change.claim)
             .map(|(_, fence)| *fence);
-        json!(place.fence.or(swept).expect("it held").get().to_string())
+        place.fence.or(swept).expect("it held").to_string()
     });
-    Value::Array(std::iter::once(json!("evicted")).chain(fences).collect())
+    std::iter::once("evicted".to_owned())
+        .chain(fences)
+        .collect()
 }
 
 /// What each process is told, in order.
@@ -93,23 +127,13 @@ pub(crate) fn messages(changes: &[Change]) -> BTreeMap<String, Vec<String>> {
     messages
 }
 
-pub(crate) fn heard(published: &Value) -> BTreeMap<String, Vec<String>> {
-    let published = published.as_array().cloned().unwrap_or_default();
-    let message = |one: &Value| {
-        let mut lines = one.as_str().unwrap_or_default().lines().map(str::to_owned);
-        (lines.next().unwrap_or_default(), lines.collect())
-    };
-    published.iter().map(message).collect()
-}
-
-pub(crate) fn kind(answer: &Value) -> &'static str {
+pub(crate) fn kind(answer: &[String]) -> &'static str {
     let known = [
         "held", "waiting", "busy", "gone", "weight", "capacity", "released", "evicted",
     ];
-    let word = answer[0].as_str().unwrap_or_default();
     known
         .into_iter()
-        .find(|known| *known == word)
+        .find(|known| *known == answer[0])
         .expect("a known answer")
 }
 

@@ -85,10 +85,13 @@ pub(super) fn held(fence: Fence, wanted: bool) -> Held {
     }
 }
 
-pub(super) fn released(answer: Reply) -> Result<Release, Trouble> {
+/// Whether the claim was there; and whether the script has more to grant than one call does.
+pub(super) fn released(answer: Reply) -> Result<(Release, bool), Trouble> {
     match words(answer)?.as_str() {
-        "released" => Ok(Release::Released),
-        "gone" => Ok(Release::Gone),
+        "released" => Ok((Release::Released, false)),
+        "released 1" => Ok((Release::Released, true)),
+        "gone" => Ok((Release::Gone, false)),
+        "gone 1" => Ok((Release::Gone, true)),
         other => Err(Trouble::strange(other)),
     }
 }
@@ -112,12 +115,14 @@ pub(super) struct Shown {
     pub(super) who: String,
 }
 
-pub(super) fn shown(answer: Reply) -> Result<Vec<Shown>, Trouble> {
+/// A page of claims, and after which arrival the next one begins; 0 for the last page.
+pub(super) fn shown(answer: Reply) -> Result<(Vec<Shown>, u64), Trouble> {
     let mut words = answer.list()?.into_iter();
-    let capacity = words
-        .next()
-        .ok_or(Trouble::Strange("too short".to_owned()))?
-        .number()?;
+    let mut next = || {
+        let word = words.next();
+        word.ok_or(Trouble::Strange("too short".to_owned()))
+    };
+    let (capacity, after) = (next()?.number()?, next()?.number()?);
     let one = |reply: Reply| {
         let [weight, since, until, fence, who]: [Reply; 5] =
             reply.list()?.try_into().map_err(Trouble::strange)?;
@@ -131,5 +136,6 @@ pub(super) fn shown(answer: Reply) -> Result<Vec<Shown>, Trouble> {
             who: who.text()?,
         })
     };
-    words.map(one).collect()
+    let claims: Result<_, Trouble> = words.map(one).collect();
+    Ok((claims?, after))
 }

@@ -56,6 +56,11 @@ impl Trouble {
         }
     }
 
+    /// Whether one line alone could not be done: a key of it is of another program.
+    pub(super) fn is_of_the_line(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "WRONGTYPE" || code == "ERR")
+    }
+
     /// Whether the server did nothing because it cannot now, or another server must.
     pub(super) fn is_passing(&self) -> bool {
         let passing = [

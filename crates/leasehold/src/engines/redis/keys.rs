@@ -34,8 +34,18 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The line of a name. Its bucket is in the first braces, so that braces in the name mean nothing.
+    /// The keys of a name's line, as the script is given them: the line, the claims in order, the claims by deadline.
+    pub(super) fn of(&self, name: &Name) -> [String; 3] {
+        [':', 'w', 'd'].map(|kind| self.key(kind, name))
+    }
+
+    /// The first key of a name's line.
     pub(super) fn line(&self, name: &Name) -> String {
+        self.key(':', name)
+    }
+
+    /// The bucket of a name is in the first braces, so that braces in the name mean nothing.
+    fn key(&self, kind: char, name: &Name) -> String {
         let mut key =
             String::with_capacity(self.prefix.len() + "{bb}:".len() + name.as_str().len());
         key.push_str(&self.prefix);
@@ -43,7 +53,8 @@ impl Keys {
         let [high, low] = hex::<2>(Bucket::of(name).0.into());
         key.push(high.into());
         key.push(low.into());
-        key.push_str("}:");
+        key.push('}');
+        key.push(kind);
         key.push_str(name.as_str());
         key
     }

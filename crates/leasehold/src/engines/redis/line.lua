@@ -1,112 +1,17 @@
--- What is left once `alone.lua`, `pair.lua`, `crowd.lua` and `beat.lua` have had their turn.
-
-local posts, channels = {}, {}
-
--- What is told to one process goes in one message.
-local function post(key, session, message)
-  local channel = channel_of(key, session)
-  if not posts[channel] then
-    posts[channel] = {}
-    channels[#channels + 1] = channel
-  end
-  table.insert(posts[channel], message)
-end
-
-local function parse(id, text)
-  local weight, lease, since, arrival, fence, session, rest = struct.unpack(CLAIM, text)
-  return {
-    id = id, weight = weight, lease = lease, since = since, arrival = arrival, fence = fence, session = session,
-    who = string.sub(text, rest),
-  }
-end
-
-local function packed(place)
-  return struct.pack(CLAIM, place.weight, place.lease, place.since, place.arrival, place.fence, place.session) .. place.who
-end
-
--- From one string to all the keys.
-local function unfold(key, asker)
-  local text, order, deadlines = texts[key], beside(key)
-  local since, deadline, fence, begin, ends, asked, second = opened(text)
-  local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)
-  local last, earliest = fence + BLOCK - 1, math.min(deadline, ends or deadline)
-  local expiry = expiry_of(math.max(deadline, ends or 0, last + 1))
-  local following = second and struct.unpack('<s', text, second)
-  -- Without memory those who are there already are served, and nobody else.
-  if what ~= 'claim' or id == asker or following == asker then redis.call('PEXPIREAT', key, at(expiry)) end
-  redis.call('ZADD', order, '1', id)
-  redis.call('ZADD', deadlines, int(deadline), id)
-  redis.call('DEL', key)
-  redis.call('HSET', key,
-    'n', struct.pack(LINE, capacity, last, weight, 1, second and 1 or 0, second and 2 or 1, expiry, earliest),
-    '=' .. id, struct.pack(CLAIM, weight, lease, since, 1, fence, session) .. string.sub(text, rest, (second or 0) - 1))
-  if second then
-    local _, lease, weight, _, session, rest = struct.unpack(ASK, text, second)
-    redis.call('ZADD', order, '2', following)
-    redis.call('ZADD', deadlines, int(ends), following)
-    redis.call('HSET', key,
-      '=' .. following, struct.pack(CLAIM, weight, lease, asked, 2, 0, session) .. string.sub(text, rest))
-  end
-  for _, each in ipairs({ key, order, deadlines }) do redis.call('PEXPIREAT', each, at(expiry)) end
-  texts[key] = false
-end
-
-local function load(key, id)
-  local order, deadlines = beside(key)
-  local found = redis.call('HMGET', key, 'n', '=' .. id)
-  local line = { key = key, order = order, deadlines = deadlines, longest = 0, changed = false, moved = false }
-  -- Claims as they are by now, false for those that are gone; and those to be written.
-  line.places, line.written = { [id] = found[2] and parse(id, found[2]) }, {}
-  line.capacity, line.last, line.taken, line.held, line.waiting, line.arrivals, line.expiry, line.earliest =
-    struct.unpack(LINE, found[1] or struct.pack(LINE, 0, 0, 0, 0, 0, 0, 0, 0))
-  return line
-end
-
-local function expire(line)
-  local need = math.max(line.longest, line.last + 1)
-  if need > line.expiry then
-    line.expiry = expiry_of(need)
-    line.moved = true
-  end
-end
-
-local function save(line)
-  if line.held + line.waiting == 0 then
-    if line.changed or (line.last ~= 0 and line.last < now) then put_away(line.key, line.last) end
-    return
-  end
-  expire(line)
-  if line.changed or line.moved then
-    local fields = {
-      'n', struct.pack(LINE, line.capacity, line.last, line.taken, line.held, line.waiting, line.arrivals, line.expiry,
-        line.earliest),
-    }
-    for id, place in pairs(line.written) do
-      fields[#fields + 1] = '=' .. id
-      fields[#fields + 1] = packed(place)
-      if #fields > 1000 then
-        redis.call('HSET', line.key, unpack(fields))
-        fields = {}
-      end
-    end
-    if #fields > 0 then redis.call('HSET', line.key, unpack(fields)) end
-  end
-  if not line.moved then return end
-  for _, key in ipairs({ line.key, line.order, line.deadlines }) do redis.call('PEXPIREAT', key, at(line.expiry)) end
-end
+-- The rule: claims are granted in order of arrival while their weights fit the capacity.
 
 local function find(line, id)
-  local place = line.places[id]
-  if place == nil then
+  local claim = line.claims[id]
+  if claim == nil then
     local found = redis.call('HGET', line.key, '=' .. id)
-    place = found and parse(id, found)
-    line.places[id] = place
+    claim = found and parse(id, found)
+    line.claims[id] = claim
   end
-  return place
+  return claim
 end
 
-local function write(line, place)
-  line.places[place.id], line.written[place.id], line.changed = place, place, true
+local function write(line, claim)
+  line.claims[claim.id], line.written[claim.id], line.changed = claim, claim, true
 end
 
 local function fits(line, weight)
@@ -117,173 +22,169 @@ local function wanted(line)
   return line.waiting > 0 and 1 or 0
 end
 
-local function told(line, place, what, rest)
-  post(line.key, place.session, what .. ' ' .. place.id .. ' ' .. place.session .. (rest or ''))
-end
-
-local function granted(line, place)
-  told(line, place, 'G', ' ' .. int(place.fence) .. ' ' .. wanted(line))
-end
-
 -- In order of arrival: grants go in order, so fences do too.
-local function in_order(a, b)
-  return a.arrival < b.arrival
+local function in_order(line, ids)
+  local claims = {}
+  for _, id in ipairs(ids) do claims[#claims + 1] = find(line, id) end
+  table.sort(claims, function(a, b) return a.arrival < b.arrival end)
+  return claims
 end
 
-local function all(line, ids)
-  local places = {}
-  for _, id in ipairs(ids) do places[#places + 1] = find(line, id) end
-  table.sort(places, in_order)
-  return places
+local function holders(line, most)
+  if line.held == 0 or most == 0 then return {} end
+  return in_order(line, redis.call('ZRANGE', line.order, 0, math.min(line.held, most) - 1))
 end
 
-local function holders(line)
-  if line.held == 0 then return {} end
-  return all(line, redis.call('ZRANGE', line.order, 0, line.held - 1))
-end
-
-local function remove(line, place)
-  redis.call('ZREM', line.order, place.id)
-  redis.call('ZREM', line.deadlines, place.id)
-  redis.call('HDEL', line.key, '=' .. place.id)
-  if place.fence > 0 then
-    line.held, line.taken = line.held - 1, line.taken - place.weight
+local function remove(line, claim)
+  redis.call('ZREM', line.order, claim.id)
+  redis.call('ZREM', line.deadlines, claim.id)
+  redis.call('HDEL', line.key, '=' .. claim.id)
+  if claim.fence > 0 then
+    line.held, line.taken = line.held - 1, line.taken - claim.weight
   else
     line.waiting = line.waiting - 1
   end
-  line.places[place.id], line.written[place.id], line.changed = false, nil, true
+  line.claims[claim.id], line.written[claim.id], line.changed = false, nil, true
 end
 
 -- Grants to a claim at the front. The deadline does not move: only its own session moves it.
-local function grant(line, place, waiters)
+local function grant(line, claim, waiters)
   local floor = math.min(now, last_before(waiters))
-  place.fence = math.max(line.last, floor) + 1
-  line.last = place.fence + BLOCK - 1
-  line.held, line.taken = line.held + 1, line.taken + place.weight
-  write(line, place)
+  claim.fence = math.max(line.last, floor) + 1
+  line.last = claim.fence + BLOCK - 1
+  line.held, line.taken = line.held + 1, line.taken + claim.weight
+  write(line, claim)
 end
 
-local function promote(line)
-  local places = {}
+-- Grants to waiters while they fit, never past one that does not; the asker is told by the answer.
+local function promote(line, asker)
+  local granted = {}
   while line.waiting > 0 and line.taken < line.capacity do
-    local place = find(line, redis.call('ZRANGE', line.order, line.held, line.held)[1])
-    if not fits(line, place.weight) then break end
-    grant(line, place, line.waiting)
-    line.waiting = line.waiting - 1
-    places[#places + 1] = place
+    if budget == 0 then
+      -- The next call does as if a claim had ended.
+      line.earliest, line.changed = 0, true
+      break
+    end
+    local claim = find(line, redis.call('ZRANGE', line.order, line.held, line.held)[1])
+    if not fits(line, claim.weight) then break end
+    grant(line, claim, line.waiting)
+    line.waiting, budget = line.waiting - 1, budget - 1
+    granted[#granted + 1] = claim
   end
-  return places
+  for _, claim in ipairs(granted) do
+    if claim.id ~= asker then tell(line, claim, 'G', ' ' .. int(claim.fence) .. ' ' .. wanted(line)) end
+  end
 end
 
--- Drops what has ended and grants to whoever now fits; the one who asks is told by the answer.
+-- Drops what has ended and grants to waiters that now fit. No claim that has ended is granted: a call that has used up its
+-- budget grants nothing.
 local function sweep(line, asker)
-  if line.held + line.waiting == 0 or now < line.earliest then return end
-  local ended = all(line, redis.call('ZRANGEBYSCORE', line.deadlines, '-inf', int(now)))
-  for _, place in ipairs(ended) do
-    remove(line, place)
-    if place.id ~= asker then told(line, place, 'X') end
+  if now < line.earliest or line.held + line.waiting == 0 then return end
+  local ended = redis.call('ZRANGEBYSCORE', line.deadlines, '-inf', int(now), 'LIMIT', '0', int(budget))
+  budget = budget - #ended
+  for _, claim in ipairs(in_order(line, ended)) do
+    remove(line, claim)
+    if claim.id ~= asker then tell(line, claim, 'X') end
   end
   line.earliest = tonumber(redis.call('ZRANGE', line.deadlines, 0, 0, 'WITHSCORES')[2] or 0)
   line.changed = true
-  if #ended == 0 then return end
-  for _, place in ipairs(promote(line)) do
-    if place.id ~= asker then granted(line, place) end
-  end
-end
-
-local function tell_granted(line)
-  for _, place in ipairs(promote(line)) do granted(line, place) end
-end
-
-local function heard(line, place)
-  local deadline = math.min(now + place.lease, TOP)
-  -- First, as above: a write that needs no memory.
-  redis.call('PEXPIREAT', line.key, at(line.expiry))
-  redis.call('ZADD', line.deadlines, 'GT', int(deadline), place.id)
-  line.longest = math.max(line.longest, deadline)
+  promote(line, asker)
 end
 
 local function deadline_of(line, id)
   return tonumber(redis.call('ZSCORE', line.deadlines, id))
 end
 
--- When the first of the holders ends. Those that end soon are mostly holders.
+-- When the first of several holders ends. Holders are mostly among those that end soon; otherwise an earlier look does.
 local function first_holder_ends(line)
-  local from = 0
-  while true do
-    for _, id in ipairs(redis.call('ZRANGE', line.deadlines, from, from + 9)) do
-      if find(line, id).fence > 0 then return deadline_of(line, id) end
-    end
-    from = from + 10
+  local soon = redis.call('ZRANGE', line.deadlines, 0, 49)
+  for _, id in ipairs(soon) do
+    if find(line, id).fence > 0 then return deadline_of(line, id) end
   end
+  return deadline_of(line, soon[#soon])
 end
 
--- When the one before it may have ended; for the first waiter, when a holder may have.
+-- When the claim before it may have ended; for the first waiter, when a holder may have.
 local function look_again(line, ahead)
   if ahead == line.held and line.held > 1 then return first_holder_ends(line) end
   return deadline_of(line, redis.call('ZRANGE', line.order, ahead - 1, ahead - 1)[1])
 end
 
-local function standing(line, place, ahead)
-  if not place then return { 'gone' } end
-  if place.fence > 0 then return { 'held', int(place.fence), wanted(line) } end
-  ahead = ahead or redis.call('ZRANK', line.order, place.id)
-  return { 'waiting', ahead, int(math.max(look_again(line, ahead) - now, 0)) }
+local function standing(line, claim)
+  if not claim then return { 'gone' } end
+  if claim.fence > 0 then return { 'held', int(claim.fence), wanted(line) } end
+  local ahead = claim.ahead or redis.call('ZRANK', line.order, claim.id)
+  -- A line without a holder has work left for the next call.
+  local look = ahead > 0 and look_again(line, ahead) or now
+  return { 'waiting', ahead, int(math.max(look - now, 0)), int(now) }
 end
 
-local function join(line, place)
-  line.capacity = place.capacity
-  local ahead = line.held + line.waiting
-  local first = line.waiting == 0
-  local fit = first and fits(line, place.weight)
+-- The session of a claim is alive.
+local function heard(line, claim)
+  local deadline = math.min(now + claim.lease, TOP)
+  -- First a write that needs no memory.
+  redis.call('HDEL', line.key, '')
+  redis.call('ZADD', line.deadlines, 'GT', int(deadline), claim.id)
+  line.longest = math.max(line.longest, deadline)
+end
+
+local function join(line, claim)
+  line.capacity = claim.capacity
+  local ahead, first = line.held + line.waiting, line.waiting == 0
+  local fit = first and fits(line, claim.weight)
   if first and not fit then
-    for _, holder in ipairs(holders(line)) do told(line, holder, 'W') end
+    -- Of a try too: a holder that only lingers gives up, and the next try gets in.
+    for _, holder in ipairs(holders(line, budget)) do tell(line, holder, 'W') end
   end
   if not fit and not waits then return { 'busy' } end
-  local deadline = math.min(now + place.lease, TOP)
+  if ahead >= MOST then
+    error('FULL ' .. int(MOST) .. ' claims hold this name or wait for it, the most there may be; claim it from fewer tasks', 0)
+  end
+  local deadline = math.min(now + claim.lease, TOP)
   -- Sets of an idle line are new: they have no end yet.
   if ahead == 0 then line.expiry, line.earliest = 0, deadline end
   line.arrivals, line.longest = line.arrivals + 1, deadline
   line.earliest = math.min(line.earliest, deadline)
-  place.arrival = line.arrivals
-  redis.call('ZADD', line.order, int(place.arrival), place.id)
-  redis.call('ZADD', line.deadlines, int(deadline), place.id)
+  claim.arrival, claim.ahead = line.arrivals, ahead
+  redis.call('ZADD', line.order, int(claim.arrival), claim.id)
+  redis.call('ZADD', line.deadlines, int(deadline), claim.id)
   if fit then
-    grant(line, place, 1)
+    grant(line, claim, 1)
   else
     line.waiting = line.waiting + 1
-    write(line, place)
+    write(line, claim)
   end
-  return standing(line, place, ahead)
+  return standing(line, claim)
 end
 
-local function again(line, place, asked)
-  place.lease = asked.lease
-  heard(line, place)
-  local smaller = place.fence > 0 and asked.weight < place.weight
+-- A claim that is in the line already. A holder with a smaller weight gives the difference back.
+local function again(line, claim, asked)
+  claim.lease = asked.lease
+  heard(line, claim)
+  local smaller = claim.fence > 0 and asked.weight < claim.weight
   if smaller then
-    line.taken = line.taken - place.weight + asked.weight
-    place.weight = asked.weight
+    line.taken = line.taken - claim.weight + asked.weight
+    claim.weight = asked.weight
   end
-  write(line, place)
-  if smaller then tell_granted(line) end
-  return standing(line, place)
+  write(line, claim)
+  if smaller then promote(line, nil) end
+  return standing(line, claim)
 end
 
 local operations = {}
 
 -- claim: as ASK says, how many milliseconds a string of it is kept
-function operations.claim(line, text)
-  local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text)
+function operations.claim(line, id, text)
+  local _, lease, weight, capacity, session, rest = struct.unpack(ASK, text)
+  sweep(line, id)
+  if weight == 0 or weight > capacity then return { 'weight' } end
+  if line.held + line.waiting > 0 and line.capacity ~= capacity then return { 'capacity', int(line.capacity) } end
   local asked = {
     id = id, session = session, weight = weight, capacity = capacity, lease = lease, since = now, fence = 0,
     who = string.sub(text, rest),
   }
-  sweep(line, id)
-  if asked.weight == 0 or asked.weight > asked.capacity then return { 'weight' } end
-  if line.held + line.waiting > 0 and line.capacity ~= asked.capacity then return { 'capacity', line.capacity } end
-  local place = find(line, id)
-  if place then return again(line, place, asked) end
+  local claim = find(line, id)
+  if claim then return again(line, claim, asked) end
   if math.max(line.last, now) > last_before(line.waiting + 1) then return { 'fences' } end
   return join(line, asked)
 end
@@ -291,63 +192,88 @@ end
 -- beat: id
 function operations.beat(line, id)
   sweep(line, id)
-  local place = find(line, id)
-  if place then heard(line, place) end
-  return standing(line, place)
+  local claim = find(line, id)
+  if claim then heard(line, claim) end
+  return standing(line, claim)
 end
 
--- release: id, how many fences of the block are spent
-function operations.release(line, id, used)
+-- release: id, how many fences of the block are spent. Answers with 1 if work is left for another call.
+function operations.release(line, id, _, used)
   sweep(line, id)
-  local place = find(line, id)
-  if not place then return { 'gone' } end
-  remove(line, place)
-  if place.fence > 0 and line.last == place.fence + BLOCK - 1 then line.last = spent(place.fence, used) end
-  tell_granted(line)
-  return { 'released' }
+  local claim = find(line, id)
+  if not claim then return { 'gone', budget == 0 and 1 or nil } end
+  remove(line, claim)
+  if claim.fence > 0 and line.last == claim.fence + BLOCK - 1 then line.last = spent(claim.fence, used) end
+  promote(line, nil)
+  return { 'released', budget == 0 and 1 or nil }
 end
 
 -- evict: a fence or 0 for all, what to tell
-function operations.evict(line, fence, why)
+function operations.evict(line, _, fence, why)
   sweep(line, nil)
   local answer = { 'evicted' }
   fence = tonumber(fence)
-  for _, place in ipairs(holders(line)) do
-    if fence == 0 or (place.fence <= fence and fence < place.fence + BLOCK) then
-      remove(line, place)
-      told(line, place, 'E', ' ' .. why)
-      answer[#answer + 1] = int(place.fence)
+  for _, claim in ipairs(holders(line, MOST)) do
+    if fence == 0 or (claim.fence <= fence and fence < claim.fence + BLOCK) then
+      remove(line, claim)
+      tell(line, claim, 'E', ' ' .. why)
+      answer[#answer + 1] = int(claim.fence)
     end
   end
-  tell_granted(line)
+  promote(line, nil)
   return answer
 end
 
--- look: the claims as they are
-function operations.look(line)
-  local answer = { int(line.capacity) }
-  for _, id in ipairs(redis.call('ZRANGE', line.order, 0, -1)) do
-    local place, deadline = find(line, id), deadline_of(line, id)
+-- look: the arrival after which to begin. Answers with the capacity, the arrival to go on after, and some claims.
+function operations.look(line, _, after)
+  local page = redis.call('ZRANGEBYSCORE', line.order, '(' .. after, '+inf', 'LIMIT', '0', int(budget))
+  local answer = { int(line.capacity), '0' }
+  for _, id in ipairs(page) do
+    local claim, deadline = find(line, id), deadline_of(line, id)
     if deadline > now then
-      answer[#answer + 1] = { int(place.weight), int(place.since), int(deadline), int(place.fence), place.who }
+      answer[#answer + 1] = { int(claim.weight), int(claim.since), int(deadline), int(claim.fence), claim.who }
     end
+    if #page == budget then answer[2] = int(claim.arrival) end
   end
   return answer
 end
 
-local arguments = { claim = 2, beat = 1, release = 2, evict = 2, look = 0 }
-
--- The same operation on each key, with its own arguments.
+local arguments = { claim = 2, beat = 1, release = 2, evict = 2, look = 1 }
 local each = arguments[what]
-for i, key in ipairs(KEYS) do
-  if not answers[i + 1] then
-    local from = 3 + (i - 1) * each
-    local id = each == 0 and '' or what == 'claim' and struct.unpack('<s', ARGV[from]) or ARGV[from]
-    if texts[key] then unfold(key, id) end
-    local line = load(key, id)
-    answers[i + 1] = operations[what](line, unpack(ARGV, from, from + each - 1))
-    save(line)
+
+-- Keys per line: all three, or the first alone.
+local width = #KEYS == 1 and 1 or 3
+
+local function operate(i)
+  local line = { keys = { unpack(KEYS, i * width - width + 1, i * width) } }
+  line.key, line.order, line.deadlines = unpack(line.keys)
+  local first, second = unpack(ARGV, 3 + (i - 1) * each, 2 + i * each)
+  local id = what == 'claim' and struct.unpack('<s', first) or first
+  local text = redis.call('MGET', line.key)[1]
+  local answer = text and alone(line, text, id, second)
+  if answer then return answer end
+  if not line.order and (what == 'beat' or what == 'release') and not redis.call('HMGET', line.key, 'n')[1] then
+    return { 'gone' }
   end
+  needs_all_keys(line)
+  load(line, id)
+  answer = operations[what](line, id, first, second)
+  if what ~= 'look' then save(line) end
+  return answer
 end
-for _, channel in ipairs(channels) do publish(channel, table.concat(posts[channel], '\n')) end
+
+-- The same operation on each line, with its own arguments. An error of one line costs the others nothing.
+local answers = { ARGV[2] }
+for i = 1, #KEYS / width do
+  local done, answer = pcall(operate, i)
+  if not done then
+    local text = type(answer) == 'table' and answer.err or tostring(answer)
+    answer = { err = (string.gsub(text, '^@?user_script: ?%d+: ?', 'ERR ')) }
+  end
+  answers[i + 1] = answer
+end
+-- A message that cannot be sent is made up for by the next heartbeat; the change itself is made.
+for _, channel in ipairs(channels) do
+  redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, posts[channel])
+end
 return answers

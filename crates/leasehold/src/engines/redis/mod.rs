@@ -154,7 +154,7 @@ impl Engine for Redis {
     ) -> Result<u32> {
         let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
         let told = mailbox::eviction(&by.to_string(), why);
-        let run = Run::evict(self.servers.config.keys.line(name), fence, &told);
+        let run = Run::evict(&self.servers.config.keys, name, fence, &told);
         let answered = self.servers.run(Bucket::of(name), &run).await;
         let fences = answered.and_then(answer::evicted).map_err(at_evict)?;
         if !fences.is_empty() {

@@ -33,19 +33,15 @@ pub(super) struct RedisSession {
 /// A claim of this session.
 struct Mine {
     claim: Arc<Claim>,
-    found: Found,
-}
-
-/// Who was there when a claim came: what its release will find, most likely.
-#[derive(Clone, Copy)]
-enum Found {
-    Nobody(Since),
-    One,
-    Unknown,
+    /// Since when it holds, if it was alone then: its release finds it alone, most likely.
+    alone: Option<Since>,
 }
 
 /// How long closing may take.
 const CLOSING: Duration = Duration::from_secs(60);
+
+/// How many calls of the script grant to all waiters of a line.
+const MOST_CALLS: u32 = 100;
 
 /// How many claims one call of the script keeps alive: others have to wait that long.
 const AT_ONCE: usize = 100;
@@ -68,15 +64,10 @@ impl RedisSession {
     }
 
     /// The runs for these claims: one per server and hundred, and which claims each is about.
-    fn runs<'a, T>(
-        &self,
-        claims: &'a [T],
-        claim: impl Fn(&'a T) -> &'a Claim,
-        run: impl Fn(&[&'a T]) -> Run,
-    ) -> Vec<Part> {
+    fn runs(&self, claims: &[Arc<Claim>], run: impl Fn(&[&Claim]) -> Run) -> Vec<Part> {
         let mut groups = BTreeMap::<_, Vec<usize>>::new();
-        for (at, one) in claims.iter().enumerate() {
-            let bucket = Bucket::of(&claim(one).name);
+        for (at, claim) in claims.iter().enumerate() {
+            let bucket = Bucket::of(&claim.name);
             groups
                 .entry(self.servers.group(bucket))
                 .or_default()
@@ -88,7 +79,7 @@ impl RedisSession {
         });
         parts
             .map(|(bucket, places)| {
-                let these: Vec<_> = places.iter().map(|at| &claims[*at]).collect();
+                let these: Vec<_> = places.iter().map(|at| &*claims[*at]).collect();
                 Part {
                     bucket,
                     run: run(&these),
@@ -144,6 +135,19 @@ impl RedisSession {
         done
     }
 
+    /// Grants that are left after a release: one call of the script makes some hundred. A call that fails is made up for
+    /// by the next heartbeat of any waiter.
+    async fn go_on(&self, bucket: Bucket, claim: &Claim) {
+        // No claim can be there as often as this.
+        for _ in 0..MOST_CALLS {
+            let run = Run::release(&self.servers.config.keys, &[claim], FENCE_BLOCK);
+            let answered = self.servers.run(bucket, &run).await;
+            if !matches!(answered.and_then(answer::released), Ok((_, true))) {
+                return;
+            }
+        }
+    }
+
     fn claims(&self) -> Vec<Arc<Claim>> {
         let mine = self.mine.lock();
         mine.values().map(|mine| mine.claim.clone()).collect()
@@ -171,25 +175,20 @@ impl Session for RedisSession {
         }
         let mine = Mine {
             claim: Arc::new(claim.clone()),
-            found: Found::Unknown,
+            alone: None,
         };
         let _ = self.mine.lock().insert(claim.id, mine);
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let (answer, since) = answered
+        let (answer, alone) = answered
             .and_then(answer::claimed)
             .map_err(|trouble| trouble.at(Step::Claim))?;
         match answer {
             Ok(standing) => {
-                let found = match (since, standing) {
-                    (Some(since), _) => Found::Nobody(since),
-                    (None, Standing::Waiting { ahead: 1, .. }) => Found::One,
-                    _ => Found::Unknown,
-                };
                 if matches!(standing, Standing::Busy | Standing::Gone) {
                     self.forget(claim.id);
                 } else if let Some(mine) = self.mine.lock().get_mut(&claim.id) {
-                    mine.found = found;
+                    mine.alone = alone;
                 }
                 Ok(standing)
             }
@@ -202,11 +201,7 @@ impl Session for RedisSession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let keys = &self.servers.config.keys;
-        let parts = self.runs(
-            claims,
-            |claim| &**claim,
-            |these| Run::beat(keys, these.iter().map(|claim| &***claim)),
-        );
+        let parts = self.runs(claims, |these| Run::beat(keys, these));
         let shortest = claims
             .iter()
             .map(|claim| claim.lease)
@@ -238,17 +233,20 @@ impl Session for RedisSession {
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
         let keys = &self.servers.config.keys;
-        let found = self.mine.lock().get(&claim.id).map(|mine| mine.found);
-        let run = match found {
-            Some(Found::Nobody(since)) => Run::free(keys, claim, since, used),
-            Some(Found::One) => Run::leave(keys, claim, used),
-            Some(Found::Unknown) | None => Run::release(keys, [(claim, used)]),
+        let alone = self.mine.lock().get(&claim.id).and_then(|mine| mine.alone);
+        let run = match alone {
+            Some(since) => Run::free(keys, claim, since, used),
+            None => Run::release(keys, &[claim], used),
         };
-        let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
-        let release = answered
+        let bucket = Bucket::of(&claim.name);
+        let answered = self.servers.run(bucket, &run).await;
+        let (release, more) = answered
             .and_then(answer::released)
             .map_err(|trouble| trouble.at(Step::Release))?;
         self.forget(claim.id);
+        if more {
+            self.go_on(bucket, claim).await;
+        }
         Ok(release)
     }
 
@@ -256,14 +254,8 @@ impl Session for RedisSession {
         self.servers.mailbox.remove(self.id);
         let mine = self.claims();
         let keys = &self.servers.config.keys;
-        let parts = self.runs(
-            &mine,
-            |claim| &**claim,
-            |these| {
-                // How many fences were spent is not known here: all of them.
-                Run::release(keys, these.iter().map(|claim| (&***claim, FENCE_BLOCK)))
-            },
-        );
+        // How many fences were spent is not known here: all of them.
+        let parts = self.runs(&mine, |these| Run::release(keys, these, FENCE_BLOCK));
         // A silent server is noticed by its link; many claims just take their time.
         for (places, outcome) in self.run_all(parts, CLOSING).await {
             let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;

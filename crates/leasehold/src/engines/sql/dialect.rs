@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::rows::Lock;
+
 /// One of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -83,11 +85,21 @@ impl Dialect {
         format!("{sign}{number}")
     }
 
+    /// The function that answers with the larger of two numbers.
+    pub(super) const fn larger(self) -> &'static str {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Sqlite => "max",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            _ => "greatest",
+        }
+    }
+
     /// A column of bytes as hexadecimal text.
     pub(super) fn hex(self, column: &str) -> String {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => format!("encode({column}, 'hex')"),
+            Postgres => format!("encode({column}, 'hex'::text)"),
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => format!("hex({column})"),
         }
@@ -95,10 +107,14 @@ impl Dialect {
 
     /// The database's time in microseconds, at the moment it is asked rather than when the transaction began.
     /// None for a database that lives in this process: its clock is ours.
+    ///
+    /// All types are written out: an operator that another role created must not fit better than the system's own.
     pub(super) const fn now(self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => Some("(date_part('epoch', clock_timestamp()) * 1000000)::bigint"),
+            Postgres => {
+                Some("(date_part('epoch'::text, clock_timestamp()) * 1000000::float8)::bigint")
+            }
             #[cfg(feature = "mysql")]
             Mysql => Some("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))"),
             #[cfg(feature = "sqlite")]
@@ -113,6 +129,8 @@ impl Dialect {
             Postgres => &[
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
                 "SET LOCAL idle_in_transaction_session_timeout = 3000",
+                // A row that is locked for longer is tried again, and others are not kept waiting for it.
+                "SET LOCAL lock_timeout = 500",
             ],
             #[cfg(feature = "mysql")]
             Mysql => &["START TRANSACTION"],
@@ -137,14 +155,15 @@ impl Dialect {
     }
 
     /// Locks the rows of a `SELECT`. SQLite has locked the whole file by then.
-    pub(super) const fn for_update(self) -> &'static str {
-        match self {
-            #[cfg(feature = "postgres")]
-            Postgres => " FOR UPDATE",
-            #[cfg(feature = "mysql")]
-            Mysql => " FOR UPDATE",
+    pub(super) const fn lock(self, lock: Lock) -> &'static str {
+        match (self, lock) {
+            (_, Lock::None) => "",
             #[cfg(feature = "sqlite")]
-            Sqlite => "",
+            (Sqlite, _) => "",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            (_, Lock::Wait) => " FOR UPDATE",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            (_, Lock::NoWait) => " FOR UPDATE NOWAIT",
         }
     }
 }

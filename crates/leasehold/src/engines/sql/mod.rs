@@ -3,6 +3,9 @@
 mod beat;
 mod clean;
 mod dialect;
+mod doubt;
+mod evict;
+mod lanes;
 mod listen;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -10,6 +13,7 @@ mod op;
 mod post;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod prepare;
 mod quick;
 mod rows;
 mod session;
@@ -18,6 +22,7 @@ mod sqlite;
 mod tables;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod tls;
+mod trust;
 mod view;
 mod wire;
 mod world;
@@ -28,6 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::dialect::Dialect;
+use self::evict::Eviction;
 use self::op::{Answer, Op};
 use self::session::SqlSession;
 use self::tables::Tables;
@@ -76,7 +82,8 @@ impl Sql {
     /// If the database cannot do it.
     #[cfg(feature = "conformance")]
     pub async fn clean(&self) -> Result<()> {
-        self.world.ask_aside(Op::Clean).await.map(drop)
+        let world = &self.world;
+        world.ask(&world.names, &[], Op::Clean).await.map(drop)
     }
 
     fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {
@@ -159,8 +166,7 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
     let lanes = number(params.take("connections"), "connections", 4)?;
     let patience = number(params.take("timeout"), "timeout", 5)?;
     Ok(Settings {
-        // And one beside them for heartbeats.
-        lanes: usize::try_from(lanes.min(64)).unwrap_or(4) + 1,
+        lanes: usize::try_from(lanes.min(64)).unwrap_or(4),
         patience: Duration::from_secs(patience),
         create,
         notify: false,
@@ -178,20 +184,6 @@ fn location(url: &Url) -> String {
     };
     let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
     format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
-}
-
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
-        _ => (text, Some(default)),
-    };
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    let port = port.ok_or_else(|| bad("the port of a host is a number"))?;
-    Ok((host, port))
 }
 
 fn bad(what: &str) -> Error {
@@ -257,11 +249,8 @@ impl Engine for Sql {
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
-        match self
-            .world
-            .ask_aside(Op::Inspect(query.name.clone()))
-            .await?
-        {
+        let (world, look) = (&self.world, Op::Inspect(query.name.clone()));
+        match world.ask(&world.beats, &[], look).await? {
             Answer::Lines(lines) => Ok(lines),
             _ => Ok(Vec::new()),
         }
@@ -279,8 +268,8 @@ impl Engine for Sql {
             why: why.to_owned(),
         };
         tracing::warn!(%name, %by, why, "evicted");
-        let op = Op::Evict(name.clone(), fence, ended);
-        match self.world.ask_aside(op).await? {
+        let op = Op::Evict(Eviction::new(name.clone(), fence, ended));
+        match self.world.ask(&self.world.names, &[], op).await? {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::mpsc;
 
+use super::lanes::Slot;
 use super::op::{Answer, Op};
 use super::rows::Key;
 use super::world::World;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
 use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
 use crate::sync::Shared;
 
@@ -24,31 +26,24 @@ pub(super) struct SqlSession {
     names: Shared<Option<ById<ClaimId, Name>>>,
 }
 
-/// How many names one transaction locks at most.
+/// How many names one transaction leaves at most.
 const AT_ONCE: usize = 256;
 
 impl SqlSession {
     pub(super) async fn open(world: Arc<World>, who: &Identity, inbox: Inbox) -> Result<Arc<Self>> {
         world.ready().await?;
         let id = world.address().session();
-        let _ = world.ask(0, Op::Open(id, who.clone())).await?;
+        let open = Op::Open(id, who.clone());
+        let _ = world.ask(&world.names, &[], open).await?;
         world.enter(id, inbox);
         let names = Shared::from(Some(ById::default()));
         Ok(Arc::new(Self { id, world, names }))
-    }
-
-    /// What is asked about one name goes over one connection.
-    fn lane(&self, name: &Name) -> usize {
-        (Key::of(name).0 % self.world.lanes() as u128) as usize
     }
 
     fn stands(&self, claim: &Claim, standing: Standing) {
         match standing {
             Standing::Held(_) | Standing::Waiting { .. } => {
                 self.world.watch.standing(claim.id, standing);
-                if let Some(names) = &mut *self.names.lock() {
-                    drop(names.insert(claim.id, claim.name.clone()));
-                }
             }
             Standing::Busy | Standing::Gone => self.forget(claim.id),
         }
@@ -70,12 +65,20 @@ impl SqlSession {
 #[async_trait]
 impl Session for SqlSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        match &mut *self.names.lock() {
+        let key = Key::of(&claim.name);
+        // Until here a dropped call has left nothing, and the session knows of no claim.
+        let slot = self.slot(key, Step::Claim).await?;
+        let fresh = match &mut *self.names.lock() {
             None => return Err(self.closed(Step::Claim)),
-            Some(names) => drop(names.insert(claim.id, claim.name.clone())),
-        }
-        let op = Op::Claim(claim.clone(), self.id);
-        let standing = match self.world.ask(self.lane(&claim.name), op).await? {
+            Some(names) => names.insert(claim.id, claim.name.clone()).is_none(),
+        };
+        self.world.watch.add(claim.id, key);
+        let answer = slot.run(Op::Claim(claim.clone(), self.id, fresh)).await;
+        let standing = match answer.inspect_err(|error| {
+            if fresh && !error.may_have_happened() {
+                self.forget(claim.id);
+            }
+        })? {
             Answer::Refused(refusal) => {
                 self.forget(claim.id);
                 let error = Error::from(refusal).on(self.world.tables.dialect.word());
@@ -93,16 +96,18 @@ impl Session for SqlSession {
         if self.names.lock().is_none() {
             return Err(self.closed(Step::Heartbeat));
         }
-        for some in claims.chunks(AT_ONCE) {
-            let op = Op::Beat(some.to_vec(), self.id);
-            if let Answer::Standings(standings) = self.world.ask_aside(op).await? {
-                for (claim, standing) in some.iter().zip(standings) {
-                    self.stands(claim, standing);
-                    heard(claim, standing);
-                }
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let op = Op::Beat(claims.to_vec(), self.id, tell);
+        let done = self.world.ask(&self.world.beats, &[], op);
+        let hear = async {
+            while let Some((at, standing)) = told.recv().await {
+                self.stands(&claims[at], standing);
+                heard(&claims[at], standing);
             }
-        }
-        Ok(())
+        };
+        // The operation has dropped its sender when its answer is there.
+        let (done, ()) = tokio::join!(done, hear);
+        done.map(drop)
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
@@ -110,8 +115,12 @@ impl Session for SqlSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let op = Op::Release(claim.clone(), used);
-        let answer = self.world.ask(self.lane(&claim.name), op).await?;
+        let slot = self.slot(Key::of(&claim.name), Step::Release).await?;
+        let asked = |names: &ById<ClaimId, Name>| names.contains_key(&claim.id);
+        if !self.names.lock().as_ref().is_some_and(asked) {
+            return Ok(Release::Gone);
+        }
+        let answer = slot.run(Op::Release(claim.clone(), used)).await?;
         self.forget(claim.id);
         match answer {
             Answer::Released(release) => Ok(release),
@@ -126,27 +135,38 @@ impl Session for SqlSession {
         for claim in names.keys() {
             self.world.watch.gone(*claim);
         }
-        // Each after the claims that are still under way on its connection.
-        let mut by_lane = std::collections::BTreeMap::<usize, Vec<Name>>::new();
-        for name in names.into_values() {
-            let lane = self.lane(&name);
-            by_lane.entry(lane).or_default().push(name);
-        }
-        if by_lane.is_empty() {
-            let _ = by_lane.insert(0, Vec::new());
-        }
-        let mut failed = None;
-        for (lane, names) in by_lane {
-            for some in names
-                .chunks(AT_ONCE)
-                .chain(names.is_empty().then_some(&[][..]))
-            {
-                let closed = self.world.ask(lane, Op::Close(self.id, some.to_vec()));
-                failed = closed.await.err().or(failed);
+        let names: Vec<_> = names.into_values().collect();
+        let mut failed = self.leave_lines(&[]).await.err();
+        for some in names.chunks(AT_ONCE) {
+            match self.leave_lines(some).await {
+                // One line is stuck: the others can be left.
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    for name in some {
+                        failed = self
+                            .leave_lines(std::slice::from_ref(name))
+                            .await
+                            .err()
+                            .or(failed);
+                    }
+                }
+                left => failed = left.err().or(failed),
             }
         }
         self.world.leave(self.id);
         failed.map_or(Ok(()), Err)
+    }
+}
+
+impl SqlSession {
+    async fn slot(&self, key: Key, step: Step) -> Result<Slot> {
+        let slot = self.world.slot(&self.world.names, &[key]).await;
+        slot.ok_or_else(|| self.closed(step))
+    }
+
+    async fn leave_lines(&self, names: &[Name]) -> Result<()> {
+        let keys: Vec<_> = names.iter().map(Key::of).collect();
+        let op = Op::Close(self.id, names.to_vec());
+        self.world.ask(&self.world.names, &keys, op).await.map(drop)
     }
 }
 

@@ -44,6 +44,23 @@ impl Tables {
         &self.prefix
     }
 
+    pub(super) fn all(&self) -> [&str; 6] {
+        [
+            &self.meta,
+            &self.line,
+            &self.claim,
+            &self.session,
+            &self.mail,
+            &self.eviction,
+        ]
+    }
+
+    /// The schema that the prefix names.
+    #[cfg(feature = "mysql")]
+    pub(super) fn schema(&self) -> Option<&str> {
+        self.prefix.split_once('.').map(|(schema, _)| schema)
+    }
+
     /// The same, safe against others who do it at the same time, and without comments: not every client takes them.
     pub(super) fn create_at_once(&self) -> String {
         let create = self.create();
@@ -78,15 +95,16 @@ impl Tables {
 fn check(prefix: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let mut parts = prefix.split('.');
+    let begins = |part: &str| part.starts_with(|c: char| plain(c) && !c.is_ascii_digit());
     let good = prefix.len() <= PREFIX_MAX
         && parts.clone().count() <= 2
-        && parts
-            .all(|part| part.chars().all(plain) && !part.starts_with(|c: char| c.is_ascii_digit()));
+        && parts.all(|part| part.chars().all(plain) && begins(part));
     if good {
         return Ok(());
     }
     let what = format!(
-        "a prefix is at most {PREFIX_MAX} of a-z, 0-9 and _, perhaps after a schema and a dot"
+        "a prefix is 1 to {PREFIX_MAX} of a-z, 0-9 and _, perhaps after a schema and a dot: \
+         tables without one could be those of another program"
     );
     Err(Error::new(ErrorKind::Config, Step::Connect, what))
 }

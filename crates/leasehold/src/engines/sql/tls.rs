@@ -4,7 +4,7 @@ use std::path::PathBuf;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
 
-use crate::engine::{Params, Url};
+use crate::engine::{Host, Params, Url};
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// Whether and against what a server's certificate is checked.
@@ -19,14 +19,10 @@ impl Security {
     /// `sslmode=disable` or `verify-full`; without it TLS is used except to this machine itself.
     pub(super) fn of(url: &Url, params: &mut Params) -> Result<Self> {
         let roots = params.take("sslrootcert").map(PathBuf::from);
-        let here = |host: &String| {
-            ["localhost", "127.", "[::1]"]
-                .iter()
-                .any(|name| host.starts_with(name))
-        };
+        let here = url.addresses(0)?.iter().all(Host::is_this_machine);
         match params.take("sslmode").as_deref() {
             Some("disable") => Ok(Self::Off),
-            None if roots.is_none() && url.hosts().iter().all(here) => Ok(Self::Off),
+            None if roots.is_none() && here => Ok(Self::Off),
             None | Some("verify-full") => Ok(Self::Verified(roots)),
             Some(_) => {
                 let what = "sslmode is disable or verify-full";
@@ -57,5 +53,35 @@ impl Security {
         let config = config.with_safe_default_protocol_versions();
         let config = config.map_err(|error| error.to_string())?;
         Ok(config.with_root_certificates(roots).with_no_client_auth())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn security(url: &str) -> Security {
+        let url = Url::parse(url).unwrap();
+        Security::of(&url, &mut url.params()).unwrap()
+    }
+
+    #[test]
+    fn tls_is_left_out_only_to_this_machine() {
+        for url in [
+            "mysql://localhost/d",
+            "mysql://127.0.0.1:1/d",
+            "mysql://[::1]/d",
+        ] {
+            assert_eq!(security(url), Security::Off, "{url}");
+        }
+        for url in [
+            "mysql://localhost.example.com/d",
+            "mysql://127.example.com/d",
+            "postgres://localhost,127.0.0.1.example.com/d",
+            "postgres://127.0.0.1,10.0.0.1/d",
+        ] {
+            assert_eq!(security(url), Security::Verified(None), "{url}");
+        }
+        assert_eq!(security("mysql://h/d?sslmode=disable"), Security::Off);
     }
 }

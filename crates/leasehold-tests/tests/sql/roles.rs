@@ -1,0 +1,155 @@
+//! Other roles of the same database: what they create, send or read must not become code, grants or losses of ours.
+
+use leasehold::ErrorKind;
+use leasehold_testkit::servers::mariadb::MariaDb;
+use leasehold_testkit::servers::postgres::Postgres;
+
+async fn refused(url: &str) -> String {
+    let error = leasehold::connect(url).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    error.to_string()
+}
+
+/// A server on which `mallory` may create in the schema that everybody uses.
+fn with_mallory() -> Postgres {
+    let server = Postgres::start();
+    let _ = server.sql(
+        "CREATE ROLE mallory LOGIN; CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC; \
+         CREATE TABLE public.loot (who text); GRANT ALL ON public.loot TO PUBLIC",
+    );
+    server
+}
+
+/// Makes our tables as `mallory`, and hangs something on them.
+fn plant(server: &Postgres, what: &str) {
+    let schema = leasehold::sql::schema("postgres", "leasehold_").expect("a schema");
+    let _ = server.sql(&format!("SET ROLE mallory; {schema} {what}"));
+    let _ = server.sql(
+        "DO $$ DECLARE t text; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE tableowner = 'mallory' \
+         LOOP EXECUTE 'GRANT ALL ON ' || t || ' TO PUBLIC'; END LOOP; END $$",
+    );
+}
+
+const STEAL: &str = "CREATE FUNCTION steal() RETURNS trigger LANGUAGE plpgsql AS \
+     $$ BEGIN INSERT INTO public.loot VALUES (current_user); RETURN NEW; END $$;";
+
+fn nothing_ran(server: &Postgres) {
+    assert_eq!(server.sql("SELECT count(*) FROM public.loot"), "0");
+}
+
+/// The client of a superuser, and of a role that has nothing to do with the planter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_planted_by_another_role_are_refused() {
+    let triggers = ["session", "line", "meta"].map(|table| {
+        format!(
+            "CREATE TRIGGER steal BEFORE INSERT OR UPDATE ON leasehold_{table} \
+             FOR EACH ROW EXECUTE FUNCTION steal();"
+        )
+    });
+    let rule = "CREATE RULE steal AS ON INSERT TO leasehold_session DO ALSO \
+         INSERT INTO public.loot VALUES (current_user)";
+    for planted in [triggers.concat(), rule.to_owned(), String::new()] {
+        let server = with_mallory();
+        plant(&server, &format!("{STEAL} {planted}"));
+        for user in ["lab@", "app@"] {
+            let url = server.url().replace("lab@", user);
+            for url in [url.clone(), format!("{url}?schema=check")] {
+                let error = refused(&url).await;
+                assert!(error.contains("prefix=locks.leasehold_"), "{error}");
+            }
+        }
+        nothing_ran(&server);
+        // What the error advises.
+        let _ = server.sql("CREATE SCHEMA locks AUTHORIZATION app");
+        let url = server.url().replace("lab@", "app@");
+        let client = leasehold::connect(&format!("{url}?prefix=locks.leasehold_")).await;
+        let guard = client.expect("ours").mutex("x").lock().await;
+        let _ = guard.expect("locked").release().await.expect("released");
+        nothing_ran(&server);
+    }
+}
+
+/// A view in the place of a table, with the code in a function of the planter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_in_the_place_of_a_table_is_refused() {
+    let server = with_mallory();
+    let _ = server.sql(
+        "SET ROLE mallory; CREATE FUNCTION peek() RETURNS bigint LANGUAGE plpgsql AS \
+         $$ BEGIN INSERT INTO public.loot VALUES (current_user); RETURN 2; END $$; \
+         CREATE VIEW leasehold_meta AS SELECT peek() AS version; GRANT ALL ON leasehold_meta TO PUBLIC",
+    );
+    let error = refused(&server.url()).await;
+    assert!(error.contains("leasehold_meta is a view"), "{error}");
+    nothing_ran(&server);
+
+    let server = MariaDb::start();
+    let _ = server.sql(
+        "CREATE TABLE lab.loot (who TEXT);\nDELIMITER //\n\
+         CREATE FUNCTION lab.peek() RETURNS INT SQL SECURITY INVOKER \
+         BEGIN INSERT INTO lab.loot VALUES (CURRENT_USER()); RETURN 2; END//",
+    );
+    let view =
+        "CREATE SQL SECURITY INVOKER VIEW lab.leasehold_meta AS SELECT lab.peek() AS version";
+    let _ = server.sql(view);
+    let error = refused(&server.url()).await;
+    assert!(error.contains("leasehold_meta is a view"), "{error}");
+    assert_eq!(server.sql("SELECT count(*) FROM lab.loot"), "0");
+}
+
+/// A trigger on tables of our own is no part of them either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_are_refused() {
+    let server = with_mallory();
+    drop(leasehold::connect(&server.url()).await.expect("made"));
+    let _ = server.sql(&format!(
+        "{STEAL} CREATE TRIGGER steal BEFORE INSERT ON leasehold_session FOR EACH ROW EXECUTE FUNCTION steal()"
+    ));
+    let error = refused(&server.url()).await;
+    assert!(error.contains("leasehold_session has a trigger"), "{error}");
+    nothing_ran(&server);
+
+    let server = MariaDb::start();
+    drop(leasehold::connect(&server.url()).await.expect("made"));
+    let _ = server.sql(
+        "CREATE TABLE lab.loot (who TEXT); CREATE TRIGGER lab.steal BEFORE INSERT ON lab.leasehold_session \
+         FOR EACH ROW INSERT INTO lab.loot VALUES (CURRENT_USER())",
+    );
+    let error = refused(&server.url()).await;
+    assert!(error.contains("leasehold_session has a trigger"), "{error}");
+    assert_eq!(server.sql("SELECT count(*) FROM lab.loot"), "0");
+}
+
+/// Tables of the database's owner, of a role that the client belongs to, and of an administrator are good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trusted_owners_are_accepted() {
+    let server = with_mallory();
+    let _ = server.sql("CREATE ROLE keepers; GRANT keepers TO app; CREATE ROLE landlord LOGIN");
+    let _ = server.sql("ALTER DATABASE postgres OWNER TO landlord");
+    let schema = leasehold::sql::schema("postgres", "leasehold_").expect("a schema");
+    for owner in ["keepers", "landlord", "lab"] {
+        let tables =
+            "SELECT string_agg(tablename, ', ') FROM pg_tables WHERE tablename LIKE 'leasehold%'";
+        let _ = server.sql(&format!("SET ROLE {owner}; {schema}"));
+        let names = server.sql(tables);
+        let _ = server.sql(&format!("GRANT ALL ON {names} TO app"));
+        let client = leasehold::connect(&server.url().replace("lab@", "app@")).await;
+        let guard = client.expect(owner).mutex("x").lock().await;
+        let _ = guard.expect("locked").release().await.expect("released");
+        let _ = server.sql(&format!("DROP TABLE {names}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_taken_for_granted() {
+    for url in ["postgres://127.0.0.1/postgres", "mysql://127.0.0.1/lab"] {
+        let error = leasehold::connect(url).await.expect_err("no user");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("names no user"), "{error}");
+    }
+    for prefix in ["", "locks.", ".x", "1x"] {
+        let url = format!("postgres://app@127.0.0.1/x?prefix={prefix}");
+        let error = leasehold::connect(&url).await.expect_err(prefix);
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("prefix"), "{error}");
+    }
+}
