@@ -147,6 +147,11 @@ impl Proxy {
         self.shared.passed[way as usize].load(Ordering::SeqCst)
     }
 
+    /// How many connections were made to it.
+    pub fn connections(&self) -> u64 {
+        self.shared.opened.load(Ordering::SeqCst)
+    }
+
     /// Resets every connection there is now. New ones are let through.
     pub fn reset(&self) {
         self.shared.reset();
