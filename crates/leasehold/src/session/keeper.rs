@@ -89,6 +89,9 @@ impl Keeper {
                     // An event may have come meanwhile: it stands until a heartbeat says otherwise.
                     entry.heard(sent, true);
                 }
+                if held.wanted {
+                    let _ = grant.set_wanted(true);
+                }
                 Ok(())
             }
             Some(Ok(_)) => {
