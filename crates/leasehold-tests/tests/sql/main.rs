@@ -8,6 +8,7 @@ mod hazards;
 mod isolation;
 mod lockers;
 mod lost;
+mod lost_answers;
 mod network;
 mod roles;
 mod rule;
