@@ -30,6 +30,11 @@ impl Pool {
             idle: Shared::default(),
         })
     }
+
+    /// Takes a connection that was made for something else.
+    pub(super) fn keep(&self, wire: Wire) {
+        self.idle.lock().push(wire);
+    }
 }
 
 /// The names that operations of this process are about.
@@ -114,7 +119,7 @@ async fn work(
     {
         drop(world.persist(&release, &mut wire, &|| false).await);
     }
-    pool.idle.lock().push(wire);
+    pool.keep(wire);
 }
 
 impl std::fmt::Debug for Pool {

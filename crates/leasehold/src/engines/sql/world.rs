@@ -150,6 +150,7 @@ impl World {
         prepared.map_err(|trouble| trouble.at(Step::Open, self.tables.dialect))?;
         let task = listen::start(self.this.clone(), self, &self.address, &mut wire).await;
         *self.listener.lock() = Some(task);
+        self.names.keep(wire);
         Ok(())
     }
 
