@@ -86,9 +86,9 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 }
 
 /// A client that `status` shows as this.
-async fn connect(place: &Place, who: Identity) -> Result<leasehold::Client, Failure> {
+async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::Client> {
     let options = leasehold::Options::new().identity(who);
-    Ok(options.connect(place.url()).await?)
+    options.connect(place.url()).await
 }
 
 /// What clap has to say: help on stdout, anything else is bad usage.
