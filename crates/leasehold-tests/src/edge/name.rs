@@ -178,7 +178,7 @@ impl Name {
                     self.granted(held.fence);
                     return cast.session.release(claim, 1).await.map(|_| ());
                 }
-                Standing::Waiting { .. } | Standing::Unheard => {
+                Standing::Waiting { .. } => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 other => panic!("{self}: a claim that waits is {other:?}"),
