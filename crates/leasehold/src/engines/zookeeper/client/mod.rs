@@ -110,6 +110,30 @@ impl Client {
         }
     }
 
+    /// Repeats a request until its outcome is certain. Only for requests that may be done twice.
+    pub(super) async fn again<T, F>(&self, mut ask: impl FnMut() -> F) -> Answer<T>
+    where
+        F: Future<Output = Answer<T>>,
+    {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match ask().await {
+                Err(Trouble::Unknown(why)) => {
+                    tracing::debug!(why, "asking again");
+                    if self.ended().is_cancelled() {
+                        return Err(Trouble::Dead(why));
+                    }
+                }
+                answer => return answer,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.ended().cancelled() => {}
+            }
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
     fn ask(&self, request: Encoder) -> impl Future<Output = Answer<Answered>> + Send + use<> {
         self.mux.ask(request, None)
     }
