@@ -83,7 +83,7 @@ pub(super) const ENGINES: &[Mutant] = &[
     ),
     mutant(
         "redis: the last who asked gets the first answer",
-        "engines/redis/pipe.rs",
+        "engines/redis/client/mux.rs",
         "sending.asked.pop_front()",
         "(if PLANTED { sending.asked.pop_back() } else { sending.asked.pop_front() })",
         "test redis contract::standalone::exclusion::tasks_of_two_clients_count_exactly",

@@ -1,7 +1,7 @@
 //! Questions down one stream and answers up it, in the same order, for any number of callers.
 //!
-//! Whoever asks while nobody else does writes to the stream itself: nobody has to be woken for that. While others wait
-//! for answers it leaves the writing to the driver, who sends what many have asked in one go.
+//! A caller that finds no other question under way writes to the stream itself, so that no task has to be woken for
+//! that. While answers are awaited the writing is left to the driver, which sends what many have asked in one go.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,28 +12,26 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
-use super::error::Trouble;
-use super::resp::{self, Call, Reply, Said};
+use super::super::error::Trouble;
+use super::connection::Hear;
+use super::parse::{Parser, Said};
+use super::resp::{Call, Reply};
 use super::stream::{Reading, Writing};
 use crate::sync::Shared;
 
-/// Takes what the server says unasked: the channel and the message.
-pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
-
 /// Where questions go in.
 #[derive(Clone)]
-pub(super) struct Pipe(Arc<Shared<Sending>>);
+pub(super) struct Mux(Arc<Shared<Sending>>);
 
-/// Moves the bytes of a pipe; ends when its stream does.
+/// Moves the bytes of a mux; ends when its stream does, and says why.
 pub(super) struct Driver {
-    pipe: Pipe,
+    mux: Mux,
     reading: Reading,
     /// What was read and not yet understood, and room for more.
     heard: Vec<u8>,
     filled: usize,
+    parser: Parser,
     hear: Hear,
-    /// Whether messages come as answers do: so it is before RESP3, on a connection that only listens.
-    plain: bool,
 }
 
 struct Sending {
@@ -59,13 +57,12 @@ pub(super) const CLOSED: &str = "the server closed the connection";
 /// Room for what is read at once, and for what is kept between questions.
 const ROOM: usize = 16 * 1024;
 
-/// The pipe over a stream.
-pub(super) fn over(
-    (reading, writing): (Reading, Writing),
-    hear: Hear,
-    plain: bool,
-) -> (Pipe, Driver) {
-    let pipe = Pipe(Arc::new(Shared::from(Sending {
+/// More than this is not kept for a server that does not read it.
+const MOST_UNSENT: usize = 8 * 1024 * 1024;
+
+/// The mux over a stream.
+pub(super) fn over((reading, writing): (Reading, Writing), hear: Hear) -> (Mux, Driver) {
+    let mux = Mux(Arc::new(Shared::from(Sending {
         writing: Some(writing),
         out: Vec::new(),
         written: 0,
@@ -73,17 +70,17 @@ pub(super) fn over(
         driver: Waker::noop().clone(),
     })));
     let driver = Driver {
-        pipe: pipe.clone(),
+        mux: mux.clone(),
         reading,
         heard: vec![0; ROOM],
         filled: 0,
+        parser: Parser::default(),
         hear,
-        plain,
     };
-    (pipe, driver)
+    (mux, driver)
 }
 
-impl Pipe {
+impl Mux {
     /// Sends calls in one go and answers for each. Dropped, it may have been sent all the same.
     pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
         if calls.is_empty() {
@@ -104,6 +101,9 @@ impl Pipe {
         if sending.writing.is_none() {
             return Err(Trouble::Down(CLOSED.to_owned()));
         }
+        if sending.out.len() - sending.written > MOST_UNSENT {
+            return Err(Trouble::Down("the server reads nothing".to_owned()));
+        }
         let alone = sending.asked.is_empty();
         for call in calls {
             call.write_to(&mut sending.out);
@@ -115,15 +115,15 @@ impl Pipe {
             tell,
         });
         // What it cannot write, and what went wrong, the driver finds too.
-        let mut nobody = Context::from_waker(Waker::noop());
-        if !alone || !matches!(sending.write(&mut nobody), Poll::Ready(Ok(()))) {
+        let mut unwoken = Context::from_waker(Waker::noop());
+        if !alone || !matches!(sending.write(&mut unwoken), Poll::Ready(Ok(()))) {
             sending.driver.wake_by_ref();
         }
         Ok(())
     }
 
-    /// Whoever waits is told that the answer will not come.
-    fn end(&self, why: &str) {
+    /// Tells every caller that its answer will not come, and why.
+    pub(super) fn end(&self, why: &str) {
         let mut sending = self.0.lock();
         sending.writing = None;
         let asked = std::mem::take(&mut sending.asked);
@@ -140,7 +140,7 @@ impl Pipe {
         let mut sending = self.0.lock();
         let Some(asked) = sending.asked.front_mut() else {
             return Err(format!(
-                "it said what nobody had asked: {:?}",
+                "an answer without a question: {}",
                 Trouble::strange(reply)
             ));
         };
@@ -149,7 +149,7 @@ impl Pipe {
             && let Some(asked) = sending.asked.pop_front()
         {
             drop(sending);
-            // Whoever has gone meanwhile does not need it.
+            // A caller that was dropped meanwhile does not need it.
             let _ = asked.tell.send(Ok(asked.replies));
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Driver {
     /// Until the stream ends; says why it did.
     fn drive(&mut self, context: &mut Context<'_>) -> Poll<String> {
         {
-            let mut sending = self.pipe.0.lock();
+            let mut sending = self.mux.0.lock();
             sending.driver.clone_from(context.waker());
             if let Poll::Ready(Err(error)) = sending.write(context) {
                 return Poll::Ready(error.to_string());
@@ -219,16 +219,14 @@ impl Driver {
     /// Passes on whatever is complete.
     fn understand(&mut self) -> Result<(), String> {
         let mut at = 0;
-        while let Some((said, length)) =
-            resp::read(&self.heard[at..self.filled]).map_err(|odd| format!("{odd:?}"))?
-        {
+        loop {
+            let rest = &self.heard[at..self.filled];
+            let (length, said) = self.parser.read(rest).map_err(|odd| odd.to_string())?;
             at += length;
             match said {
-                Said::Answer(Reply::List(words)) if self.plain && is_message(&words) => {
-                    self.pushed(words)?;
-                }
-                Said::Answer(reply) => self.pipe.answer(reply)?,
-                Said::Push(words) => self.pushed(words)?,
+                None => break,
+                Some(Said::Answer(reply)) => self.mux.answer(reply)?,
+                Some(Said::Push(words)) => self.pushed(words)?,
             }
         }
         self.heard.copy_within(at..self.filled, 0);
@@ -245,8 +243,8 @@ impl Driver {
             [_, Reply::Text(channel), Reply::Text(message)] if is_message(&words) => {
                 (self.hear)(channel, message);
             }
-            [first, ..] if self.pipe.confirms(first) => {
-                return self.pipe.answer(Reply::List(words));
+            [first, ..] if self.mux.confirms(first) => {
+                return self.mux.answer(Reply::List(words));
             }
             // A channel that moved to another server, and whatever newer servers say.
             _ => {}
@@ -260,19 +258,19 @@ fn is_message(words: &[Reply]) -> bool {
 }
 
 impl Future for Driver {
-    type Output = ();
+    type Output = String;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<String> {
         let why = ready!(self.drive(context));
-        self.pipe.end(&why);
-        Poll::Ready(())
+        self.mux.end(&why);
+        Poll::Ready(why)
     }
 }
 
-/// A connection that is given up has ended for those who wait, too.
+/// A connection that is given up has ended for its callers, too.
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.pipe.end("another connection is made");
+        self.mux.end("another connection is made");
     }
 }
 
