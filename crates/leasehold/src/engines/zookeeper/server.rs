@@ -85,8 +85,8 @@ impl ZkServer {
     /// The nodes of a room whose names have this start, with what is stored. After a `sync` the answer is final: a
     /// request that another server still has is refused there, because the session has moved.
     async fn find(&self, room: &str, start: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Fail> {
-        self.client.again(|| self.client.sync(room)).await?;
-        let mut names = self.children(room).await?;
+        let listed = there(self.client.again(|| self.client.list_synced(room)).await)?;
+        let mut names = listed.unwrap_or_default();
         names.retain(|name| name.starts_with(start));
         let paths: Vec<_> = names.iter().map(|name| format!("{room}/{name}")).collect();
         let read = self.client.again(|| self.client.read_all(&paths)).await?;

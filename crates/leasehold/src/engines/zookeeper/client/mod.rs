@@ -237,6 +237,15 @@ impl Client {
         self.ask(request).await?.body().texts()
     }
 
+    /// Lists children as the leader knows them, in one round trip.
+    pub(super) async fn list_synced(&self, path: &str) -> Answer<Vec<String>> {
+        let synced = self.ask(Encoder::request(Op::Sync).text(path));
+        let request = Encoder::request(Op::GetChildren).text(path).flag(false);
+        let listed = self.ask(request);
+        let _ = synced.await?;
+        listed.await?.body().texts()
+    }
+
     /// Lists children, and watches for the next change among them.
     pub(super) fn list_watched(
         &self,
@@ -299,12 +308,6 @@ impl Client {
             Err(Trouble::Exists) => self.write(path, data).await,
             Err(trouble) => Err(trouble),
         }
-    }
-
-    /// Lets our server catch up with the leader.
-    pub(super) async fn sync(&self, path: &str) -> Answer<()> {
-        let request = Encoder::request(Op::Sync).text(path);
-        self.ask(request).await.map(drop)
     }
 
     /// A write that changes nothing. A majority agreed to it after it was sent, so no other leader can have ended the
