@@ -97,10 +97,11 @@ impl Judge {
             state.lines[*name].stamp += 1;
         }
         ask.stamps = state.stamps(&ask.names);
+        let reads = ask.want == Want::Read;
         ask.ended = ask
             .names
             .iter()
-            .map(|name| state.lines[*name].ended)
+            .map(|name| state.lines[*name].ended(reads))
             .collect();
         let mine = |hold: &&Hold| {
             hold.who == ask.who
@@ -197,23 +198,42 @@ impl State {
                 lost: false,
                 id: self.next,
             };
-            let twin = |other: &&Hold| other.fence == hold.fence && other.name == name;
-            let again = self.holds.iter().find(twin).map(|twin| twin.terms);
-            // The first turn's terms are those of the grant.
-            hold.terms = again.unwrap_or(hold.terms);
+            let again = self.reentered(ask, &hold);
+            if let Some(first) = again {
+                // The first turn's terms are those of the grant; its minimum counts from its own begin.
+                hold.terms = Terms {
+                    min_hold: Duration::ZERO,
+                    ..first
+                };
+            }
             let again = again.is_some();
+            self.lines[name].last = Some((hold.fence, hold.client, hold.who, hold.terms));
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
             if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
                 fact.turns += 1;
                 fact.lingers |= !ask.terms.linger.is_zero();
+                fact.fixed |= !ask.terms.keep_alive;
             }
             self.lines[name].told = self.lines[name].told.max(hold.fence);
             ids.push(hold.id);
             self.holds.push(hold);
         }
         ids
+    }
+
+    /// The terms of the turn that this one re-entered, also if that has ended meanwhile.
+    fn reentered(&self, ask: &Ask, hold: &Hold) -> Option<Terms> {
+        let twin = |other: &&Hold| other.fence == hold.fence && other.name == hold.name;
+        let last = self.lines[hold.name]
+            .last
+            .filter(|(fence, client, who, _)| {
+                let same = (*fence, *client, *who) == (hold.fence, hold.client, hold.who);
+                same && ask.terms.again != super::Again::No
+            });
+        let last = last.map(|(.., terms)| terms);
+        self.holds.iter().find(twin).map(|twin| twin.terms).or(last)
     }
 
     /// What has to hold for a turn that begins, valid.
@@ -243,6 +263,11 @@ impl State {
             .iter()
             .position(|name| *name == hold.name)
             .map_or(0, |at| ask.ended[at]);
+        let untold = |fact: &super::Fact| fact.evicted && !fact.told_end;
+        if self.fact(hold.name, hold.fence).is_some_and(untold) {
+            return;
+        }
+        let line = &self.lines[hold.name];
         if hold.fence <= ended
             || (hold.weight == super::capacity(line.kind) && hold.fence <= line.told)
         {
@@ -275,14 +300,16 @@ impl State {
 
     fn see_kept(&mut self, hold: &Hold, now: Micros) {
         let kept = &self.lines[hold.name].kept;
-        let broken = kept.iter().find(|(until, client, fence)| {
+        let capacity = u64::from(super::capacity(self.lines[hold.name].kind));
+        let broken = kept.iter().find(|(until, client, fence, weight)| {
             let fact = self.fact(hold.name, *fence);
             let same = fact.is_none_or(|fact| fact.has(hold.fence));
             let ended = fact.is_none_or(|fact| fact.evicted || fact.troubled);
             let life = self.lives[*client];
-            now < *until && !same && !ended && life.closing.is_none() && life.tasks > 0
+            let fits = u64::from(*weight) + u64::from(hold.weight) <= capacity;
+            now < *until && !fits && !same && !ended && life.closing.is_none() && life.tasks > 0
         });
-        if let Some((until, client, fence)) = broken {
+        if let Some((until, client, fence, _)) = broken {
             let what = format!(
                 "fence {} was granted {:?} before the minimum hold of fence {fence} of client {client} was over",
                 hold.fence,
@@ -404,7 +431,12 @@ impl State {
 
     fn failed(&mut self, ask: &Ask, error: &Error) {
         let hit = !self.program.hits.is_empty();
+        // A front of the same client that fails takes those behind it along.
+        let hasty = !self.near(self.program.world.lease / 20);
+        let short = matches!(ask.patience, Patience::Within(time) if time.as_micros() as u64 <= self.prompt());
         let caused = hit
+            || hasty
+            || (short && error.kind() == ErrorKind::TimedOut)
             || self.lives[ask.client].closing.is_some()
             || error.kind() == ErrorKind::Invalid
             || (ask.names.len() > 1 && self.evictions > 0);
@@ -460,10 +492,11 @@ impl State {
     fn see_outages(&mut self, name: usize) {
         let now = self.now();
         let untold = self.asks.iter().find(|ask| {
-            let patience = self.lease_of(&ask.terms).as_micros() as u64 + self.prompt() + 30_000;
+            let patience = self.program.world.lease.as_micros() as u64 * 2 + self.prompt();
             ask.names == [name]
                 && now > ask.began + patience
                 && self.is_out(ask.client, ask.began, now)
+                && !self.was_near(ask)
         });
         if let Some(ask) = untold {
             let waited = Duration::from_micros(now - ask.began);

@@ -126,8 +126,9 @@ impl fmt::Debug for Told {
 #[derive(Debug, Default)]
 struct Line {
     kind: Option<Kind>,
-    /// The largest fence of a turn that ended.
+    /// The largest fence of a turn that ended, and of one that had all.
     ended: u64,
+    ended_whole: u64,
     /// The largest fence told.
     told: u64,
     /// Counts what others began.
@@ -138,8 +139,27 @@ struct Line {
     cool: Vec<Micros>,
     /// When a client last held it.
     used: Vec<Micros>,
-    /// Minimum holds: until when, by which client, under which fence.
-    kept: Vec<(Micros, usize, u64)>,
+    /// Minimum holds: until when, by which client, under which fence, of how much.
+    kept: Vec<(Micros, usize, u64, u32)>,
+    /// The last turn: its fence, and whose it was.
+    last: Option<(u64, usize, Who, Terms)>,
+}
+
+impl Line {
+    fn turn_ended(&mut self, fence: u64, weight: u32) {
+        self.ended = self.ended.max(fence);
+        if weight == capacity(self.kind) {
+            self.ended_whole = self.ended_whole.max(fence);
+        }
+    }
+
+    /// What a later turn's fence is larger than. Readers share the fences of a grant and do not order each other.
+    fn ended(&self, reads: bool) -> u64 {
+        match (self.kind, reads) {
+            (Some(Kind::ReadWrite), true) => self.ended_whole,
+            _ => self.ended,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -347,11 +367,12 @@ impl State {
             self.lost += 1;
             let hold = &self.holds[index];
             let (name, fence, terms, client) = (hold.name, hold.fence, hold.terms, hold.client);
+            let weight = hold.weight;
             let held = Duration::from_micros(now - hold.since);
             let lease = self.lease_of(&terms);
             let slack = self.slack() + lease.as_micros() as u64 / 8;
             let line = &mut self.lines[name];
-            line.ended = line.ended.max(fence);
+            line.turn_ended(fence, weight);
             line.busy = line.busy.max(now + slack);
             line.cool
                 .iter_mut()
