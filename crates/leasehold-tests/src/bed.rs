@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::engine::{Claim, Engine, Session, Standing};
@@ -24,6 +24,8 @@ pub struct Bed {
     pub step: Duration,
     /// Whether the lock of a process that is killed passes on at once, without waiting for the end of the lease.
     pub death_is_noticed: bool,
+    /// An option of its URL that makes it give up soon on a server that says nothing.
+    pub hasty: &'static str,
     /// What the engine has stored that would stay for ever.
     pub endless: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
@@ -42,6 +44,7 @@ impl Bed {
             lease: Duration::from_millis(900),
             step: Duration::from_micros(250),
             death_is_noticed: false,
+            hasty: "",
             endless: Box::new(Vec::new),
         }
     }
@@ -72,15 +75,22 @@ impl Bed {
     /// # Panics
     /// If it cannot connect.
     pub(crate) async fn open(&self, engine: &Arc<dyn Engine>) -> Client {
-        let opened = Options::new().lease(self.lease).open(engine.clone()).await;
+        // A process that is stopped inside a transaction keeps a database's row for 3 s.
+        let lease = self.lease.max(Duration::from_secs(5));
+        let opened = Options::new().lease(lease).open(engine.clone()).await;
         opened.expect("a session")
     }
 
-    /// A proxy before each of its servers, and the URL by them.
+    /// A proxy before each of its servers, and the URL by them, with [`hasty`](Self::hasty).
     pub fn proxies(&self) -> (Vec<Proxy>, String) {
         let proxies: Vec<_> = self.ports.iter().map(|port| Proxy::before(*port)).collect();
         let ports: Vec<_> = proxies.iter().map(|proxy| proxy.port).collect();
-        (proxies, (self.url)(&ports))
+        let url = (self.url)(&ports);
+        let sign = if url.contains('?') { '&' } else { '?' };
+        match self.hasty {
+            "" => (proxies, url),
+            hasty => (proxies, format!("{url}{sign}{hasty}")),
+        }
     }
 
     /// A process that locks on command.
@@ -102,8 +112,12 @@ impl fmt::Debug for Bed {
     }
 }
 
-/// One heartbeat of one claim.
-pub(crate) async fn beat(session: &dyn Session, claim: &Arc<Claim>) -> Result<Standing> {
-    let answers = session.heartbeat(std::slice::from_ref(claim)).await?;
-    Ok(answers[0])
+/// One heartbeat of one claim; none if it was not named.
+pub(crate) async fn beat(session: &dyn Session, claim: &Arc<Claim>) -> Result<Option<Standing>> {
+    let told = Mutex::new(None);
+    let heard = |_: &Claim, standing| *told.lock().expect("no panic") = Some(standing);
+    session
+        .heartbeat(std::slice::from_ref(claim), &heard)
+        .await?;
+    Ok(told.into_inner().expect("no panic"))
 }

@@ -174,11 +174,11 @@ impl Name {
     async fn keep_asking(&self, cast: &Cast, claim: &Arc<Claim>) -> Result<()> {
         loop {
             match beat(&*cast.session, claim).await? {
-                Standing::Held(held) => {
+                Some(Standing::Held(held)) => {
                     self.granted(held.fence);
                     return cast.session.release(claim, 1).await.map(|_| ());
                 }
-                Standing::Waiting { .. } | Standing::Unheard => {
+                Some(Standing::Waiting { .. }) | None => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 other => panic!("{self}: a claim that waits is {other:?}"),

@@ -1,10 +1,14 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod beds;
 mod contract;
 mod edge;
 mod hazards;
+mod lost_answers;
 mod many;
+mod migration;
 mod network;
+mod peer;
 mod redisson;
 mod redlock;
 mod rights;

@@ -31,11 +31,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::client::{Client, Options};
+use crate::client::Client;
 use crate::engine::{Clock, Engine, LineView, Query};
 use crate::error::ErrorKind;
 use crate::guard::Guard;
 use crate::name::Name;
+use crate::options::Options;
 
 /// An engine under test.
 #[derive(Debug, Clone)]

@@ -1,1 +1,0 @@
-//! Every operation, cut at each of its messages.
