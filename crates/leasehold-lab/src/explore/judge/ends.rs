@@ -125,11 +125,13 @@ impl State {
         let granted = self
             .fact(hold.name, hold.fence)
             .and_then(|fact| fact.granted);
+        // The minimum counts from the moment at which the task took its grant up: between these two.
+        let latest = hold.since + micros(hold.terms.min_hold);
         let kept = granted.unwrap_or(hold.since).min(hold.since) + micros(hold.terms.min_hold);
         let steady = self.steady(self.lease_of(&hold.terms));
         if let Some(fact) = self.fact_mut(hold.name, hold.fence) {
             fact.idle = Some(now);
-            fact.kept = fact.kept.max(kept);
+            fact.kept = fact.kept.max(latest);
         }
         let line = &mut self.lines[hold.name];
         line.used[hold.client] = now;
@@ -142,7 +144,7 @@ impl State {
         let kept = if hold.terms.min_hold.is_zero() {
             0
         } else {
-            kept + until - now
+            latest + until - now
         };
         line.busy = line.busy.max(until).max(kept);
         for (client, cool) in line.cool.iter_mut().enumerate() {
