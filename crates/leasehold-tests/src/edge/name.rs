@@ -28,6 +28,8 @@ pub(super) struct Name {
     arrival: Arrival,
     /// Microseconds from the end of the lease to the call.
     offset: i64,
+    /// Whether it is known exactly when the lease ends.
+    exact: bool,
     /// The claim that asks at the edge, for arrivals that are in line already.
     claim: Arc<Claim>,
     /// Those that wait besides.
@@ -49,6 +51,7 @@ impl Name {
         scene: Scene,
         arrival: Arrival,
         offset: i64,
+        exact: bool,
     ) -> Self {
         let name = format!("{prefix}{at}");
         let claimed = LockName::new(&name).expect("a name");
@@ -61,6 +64,7 @@ impl Name {
             scene,
             arrival,
             offset,
+            exact,
             dead: AtomicU64::new(0),
             fence: AtomicU64::new(0),
             until: AtomicU64::new(u64::MAX),
@@ -72,17 +76,20 @@ impl Name {
         &self.name[..self.prefix]
     }
 
-    /// Brings into line what must be there before.
-    pub(super) async fn prepare(&self, cast: &Cast) -> Result<()> {
+    /// Brings into line what must be there before; false if the holder has lost the lock already: a busy machine kept it
+    /// from its renewals, and there is nothing to see at the end of its lease.
+    pub(super) async fn prepare(&self, cast: &Cast) -> Result<bool> {
         let own = self.arrival.waits().then_some(&self.claim);
-        for claim in self.others.iter().chain(own) {
-            let standing = cast.session.claim(claim).await?;
-            assert!(
-                matches!(standing, Standing::Waiting { .. }),
-                "{self}: {standing:?}"
-            );
+        let claims: Vec<_> = self.others.iter().chain(own).collect();
+        for claim in &claims {
+            if !matches!(cast.session.claim(claim).await?, Standing::Waiting { .. }) {
+                for claim in &claims {
+                    let _ = cast.session.release(claim, 1).await?;
+                }
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Notes the fence of the holder and when its lease ends, as its line shows or else as its process said; tells when
@@ -191,7 +198,7 @@ impl Name {
         let (now, until) = (Clock::boot().wall(), self.until.load(Ordering::SeqCst));
         let last = self.fence.swap(fence.get(), Ordering::SeqCst);
         assert!(last < fence.get(), "{self}: fence {fence} after {last}");
-        let early = self.arrival != Arrival::Evict && now + EARLY < until;
+        let early = self.exact && self.arrival != Arrival::Evict && now + EARLY < until;
         assert!(
             !early,
             "{self}: granted {} µs before the holder's end",

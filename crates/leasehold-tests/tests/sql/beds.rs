@@ -33,6 +33,13 @@ pub(crate) fn sqlite(dir: &Path) -> Bed {
     let mut bed = Bed::new(LOCKER, &[], move |_| url.clone());
     // One file, and one writer at a time.
     bed.lease = Duration::from_millis(2_000);
+    let file = dir.join("locks.db");
+    bed.stands_aside = Box::new(move || {
+        let opened = rusqlite::Connection::open(&file).expect("it opens");
+        let wait = opened.busy_timeout(Duration::from_millis(100));
+        wait.and_then(|()| opened.execute_batch("BEGIN IMMEDIATE; ROLLBACK"))
+            .is_ok()
+    });
     bed
 }
 

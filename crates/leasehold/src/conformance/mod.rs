@@ -20,6 +20,7 @@ pub mod cancel;
 pub mod ends;
 pub mod exclusion;
 pub mod fences;
+pub mod isolation;
 pub mod kinds;
 pub mod order;
 pub mod raw;
@@ -45,6 +46,8 @@ pub struct Subject {
     pub lease: Duration,
     /// How long anything may take before the check gives up and says what it last saw.
     pub patience: Duration,
+    /// How one name is made unusable, for [`isolation`].
+    pub spoil: Option<isolation::Spoil>,
 }
 
 impl Subject {
@@ -54,6 +57,7 @@ impl Subject {
             engine: Arc::new(engine),
             lease: Duration::from_millis(500),
             patience: Duration::from_secs(20),
+            spoil: None,
         }
     }
 
