@@ -159,13 +159,18 @@ impl ZooKeeper {
         *running = Some(Running::start("env", "zookeeper", self.dir.path(), &args));
     }
 
-    /// Waits until it answers.
+    /// Waits until it answers, and by TLS listens: each port is opened on its own.
     pub fn ready(&self) {
         until("ZooKeeper is ready", || match self.say("srvr") {
             Ok(answer) if answer.contains("Mode:") => Ok(()),
             Ok(answer) => Err(answer),
             Err(error) => Err(format!("{error}\n{}", self.output())),
         });
+        if let Some(port) = self.secured {
+            let _ = until("it listens for TLS", || {
+                TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())
+            });
+        }
     }
 
     /// Kills it, sets the next sequences below nodes, and starts it again.

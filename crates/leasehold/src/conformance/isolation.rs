@@ -71,11 +71,11 @@ pub async fn one_bad_name_costs_no_other(s: &Subject) {
     let mut held = Vec::new();
     for _ in 0..HELD {
         let name = spoil.other(&bad);
-        held.push(client.mutex(name).lock().await.expect("free"));
+        held.push(client.mutex(name).lease(s.lease).lock().await.expect("free"));
     }
-    let lost = client.mutex(&bad).lock().await.expect("free");
+    let lost = client.mutex(&bad).lease(s.lease).lock().await.expect("free");
     let spoiled = (spoil.spoil)(&bad);
-    let asking: Vec<_> = (0..HELD).map(|_| ask_again_and_again(&client, &bad)).collect();
+    let asking: Vec<_> = (0..HELD).map(|_| ask_again_and_again(&client, &bad, s.lease)).collect();
     let clock = Clock::boot();
     let end = clock.now() + u64::try_from((s.lease * 3).as_micros()).expect("short");
     while clock.now() < end {
@@ -105,8 +105,8 @@ pub async fn one_bad_name_costs_no_other(s: &Subject) {
     clippy::disallowed_methods,
     reason = "a check plays the part of a user's task"
 )]
-fn ask_again_and_again(client: &Client, bad: &str) -> tokio::task::JoinHandle<()> {
-    let mutex = client.mutex(bad).strict();
+fn ask_again_and_again(client: &Client, bad: &str, lease: Duration) -> tokio::task::JoinHandle<()> {
+    let mutex = client.mutex(bad).lease(lease).strict();
     tokio::spawn(async move {
         loop {
             let patience = Duration::from_millis(50);
