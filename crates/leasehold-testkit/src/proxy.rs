@@ -137,9 +137,19 @@ impl Proxy {
         lock(&self.shared.plan).later.is_some()
     }
 
+    /// Whether the fate of [`after`](Self::after) is still to come.
+    pub fn is_planned(&self) -> bool {
+        lock(&self.shared.plan).later.is_some()
+    }
+
     /// How many messages have arrived one way.
     pub fn passed(&self, way: Way) -> u64 {
         self.shared.passed[way as usize].load(Ordering::SeqCst)
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> u64 {
+        self.shared.opened.load(Ordering::SeqCst)
     }
 
     /// Resets every connection there is now. New ones are let through.

@@ -146,12 +146,16 @@ impl State {
 
     /// What was asked for may be in the way for as long as it takes to give it back.
     fn cools(&mut self, ask: &Ask) {
-        let until = self.now() + self.slack();
+        let min_hold = ask.terms.min_hold.as_micros() as u64;
+        let until = self.now() + self.slack() + min_hold;
         // It may have had its turn without being told, and a turn says for how long the grant is kept.
         let facts = self.facts.values_mut();
         for fact in facts.filter(|fact| fact.client == ask.client && ask.names.contains(&fact.name))
         {
             fact.lingers |= !ask.terms.linger.is_zero();
+            if min_hold > 0 {
+                fact.kept = fact.kept.max(until);
+            }
         }
         for name in &ask.names {
             let line = &mut self.lines[*name];
@@ -424,7 +428,10 @@ impl State {
             .asks
             .iter()
             .any(|ask| ask.names.len() > 1 && ask.names.contains(&name));
-        if held || several || self.is_sick(name) {
+        // Who asks with a lease shorter than messages take may stand before others of its client for ever.
+        let hopeless =
+            |ask: &Ask| ask.names.contains(&name) && !self.near(self.lease_of(&ask.terms));
+        if held || several || self.is_sick(name) || self.asks.iter().any(hopeless) {
             return;
         }
         self.see_outages(name);

@@ -76,7 +76,7 @@ impl Judge {
         let state = &mut *self.state();
         let took = state.now() - began;
         state.lives[client].closed = true;
-        if took > patience.as_micros() as u64 + state.prompt() {
+        if took > patience.as_micros() as u64 + state.prompt() + CLOSING {
             state.accuse(
                 "P19",
                 format!(
@@ -176,7 +176,7 @@ impl State {
         let late = self.lives.iter().position(|life| {
             let end = life.closing.zip(life.patience);
             let end = end.map(|(closing, patience)| closing + patience.as_micros() as u64);
-            !life.closed && end.is_some_and(|end| now > end + prompt)
+            !life.closed && end.is_some_and(|end| now > end + prompt + CLOSING)
         });
         if let Some(client) = late {
             return self.accuse(
@@ -197,3 +197,6 @@ impl State {
         }
     }
 }
+
+/// A shutdown may take so much longer than its patience, to tell the engine that the session ends.
+const CLOSING: Micros = 500_000;

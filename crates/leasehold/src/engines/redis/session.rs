@@ -89,8 +89,35 @@ impl RedisSession {
             .collect()
     }
 
-    /// Runs the parts on their servers, all at once, and gives each no longer than this.
-    async fn run_all(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
+    /// Runs the script for these claims on their servers, all at once, and gives each no longer than this. Claims in a
+    /// slot that is on its way to another server are asked about one by one: each may be here or there.
+    async fn run_all(
+        &self,
+        claims: &[Arc<Claim>],
+        run: impl Fn(&[&Claim]) -> Run,
+        patience: Duration,
+    ) -> Vec<(Vec<usize>, Outcome)> {
+        let parts = self.runs(claims, &run);
+        let mut done = self.run_parts(parts, patience).await;
+        let moving = |(_, outcome): &mut (_, Outcome)| {
+            let trouble = outcome.as_ref().err();
+            trouble.is_some_and(Trouble::is_migration)
+        };
+        let mut calls = JoinSet::new();
+        for at in done.extract_if(.., moving).flat_map(|(places, _)| places) {
+            let (servers, bucket) = (self.servers.clone(), Bucket::of(&claims[at].name));
+            let run = run(&[&claims[at]]);
+            let _ = calls.spawn(async move {
+                let ran = tokio::time::timeout(patience, servers.run(bucket, &run)).await;
+                let outcome = ran.unwrap_or(Err(Trouble::Silent));
+                (vec![at], outcome.map(|answer| vec![answer]))
+            });
+        }
+        done.extend(calls.join_all().await);
+        done
+    }
+
+    async fn run_parts(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
         let mut by_server = BTreeMap::<usize, (Arc<_>, Vec<Part>)>::new();
         let mut done = Vec::new();
         for part in parts {
@@ -201,14 +228,16 @@ impl Session for RedisSession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let keys = &self.servers.config.keys;
-        let parts = self.runs(claims, |these| Run::beat(keys, these));
         let shortest = claims
             .iter()
             .map(|claim| claim.lease)
             .min()
             .unwrap_or_default();
         let mut failed = None;
-        for (places, outcome) in self.run_all(parts, shortest / 4).await {
+        for (places, outcome) in self
+            .run_all(claims, |these| Run::beat(keys, these), shortest / 4)
+            .await
+        {
             match outcome {
                 Ok(answers) => {
                     for (at, answer) in places.into_iter().zip(answers) {
@@ -255,9 +284,9 @@ impl Session for RedisSession {
         let mine = self.claims();
         let keys = &self.servers.config.keys;
         // How many fences were spent is not known here: all of them.
-        let parts = self.runs(&mine, |these| Run::release(keys, these, FENCE_BLOCK));
+        let release = |these: &[&Claim]| Run::release(keys, these, FENCE_BLOCK);
         // A silent server is noticed by its link; many claims just take their time.
-        for (places, outcome) in self.run_all(parts, CLOSING).await {
+        for (places, outcome) in self.run_all(&mine, release, CLOSING).await {
             let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;
             places.iter().for_each(|at| self.forget(mine[*at].id));
         }

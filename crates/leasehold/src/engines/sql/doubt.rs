@@ -63,7 +63,10 @@ pub(super) async fn settle(world: Weak<World>) {
         let Some(key) = alive.watch.key(claim) else {
             continue;
         };
-        let seen = match alive.ask(&alive.beats, &[], Op::See(key, claim)).await {
+        let seen = match alive
+            .ask(&alive.beats, Vec::new(), Op::See(key, claim))
+            .await
+        {
             Ok(Answer::Seen(seen)) => seen,
             // The next heartbeat tells.
             _ => continue,

@@ -52,18 +52,27 @@ impl Turns {
     }
 }
 
-/// A turn on some names and a connection: what is done with it is done now.
-pub(super) struct Slot {
-    world: Arc<World>,
-    pool: Arc<Pool>,
-    _turns: Vec<OwnedMutexGuard<()>>,
-    _room: OwnedSemaphorePermit,
-}
-
 impl World {
-    /// Waits for a turn on these names and for a connection. Nothing has been done when it is dropped.
-    pub(super) async fn slot(&self, pool: &Arc<Pool>, keys: &[Key]) -> Option<Slot> {
-        let mut keys = keys.to_vec();
+    /// Does an operation on some names, or beside them.
+    ///
+    /// In a task of its own: a caller that is not polled for a while must not keep a turn from others.
+    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
+    pub(super) async fn ask(&self, pool: &Arc<Pool>, keys: Vec<Key>, op: Op) -> Result<Answer> {
+        let (step, word) = (op.step(), self.tables.dialect.word());
+        let gone = || {
+            let what = "the runtime that ran this call is gone";
+            Err(Error::new(ErrorKind::Closed, step, what).on(word).perhaps())
+        };
+        let Some(world) = self.this() else {
+            return gone();
+        };
+        let (tell, told) = oneshot::channel();
+        drop(tokio::spawn(work(world, pool.clone(), keys, op, tell)));
+        told.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Waits for a turn on these names and for a connection.
+    async fn turn(&self, pool: &Pool, mut keys: Vec<Key>) -> Option<Turn> {
         // In this order, so that two that want several do not wait for each other.
         keys.sort_unstable();
         keys.dedup();
@@ -72,49 +81,40 @@ impl World {
             turns.push(self.turns.take(key).await);
         }
         let room = pool.room.clone().acquire_owned().await.ok()?;
-        Some(Slot {
-            world: self.this()?,
-            pool: pool.clone(),
-            _turns: turns,
-            _room: room,
-        })
-    }
-
-    /// Does an operation on some names, or beside them.
-    pub(super) async fn ask(&self, pool: &Arc<Pool>, keys: &[Key], op: Op) -> Result<Answer> {
-        let step = op.step();
-        match self.slot(pool, keys).await {
-            Some(slot) => slot.run(op).await,
-            None => Err(Error::closed(step).on(self.tables.dialect.word())),
-        }
+        Some((turns, room))
     }
 }
 
-impl Slot {
-    /// Does an operation to its end, also if this future is dropped.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    pub(super) async fn run(self, op: Op) -> Result<Answer> {
-        let (step, word) = (op.step(), self.world.tables.dialect.word());
-        let (tell, told) = oneshot::channel();
-        drop(tokio::spawn(self.work(op, tell)));
-        told.await.unwrap_or_else(|_| {
-            let what = "the runtime that ran this call is gone";
-            Err(Error::new(ErrorKind::Closed, step, what).on(word).perhaps())
-        })
-    }
+type Turn = (Vec<OwnedMutexGuard<()>>, OwnedSemaphorePermit);
 
-    async fn work(self, op: Op, tell: oneshot::Sender<Result<Answer>>) {
-        let world = &self.world;
-        let wire = self.pool.idle.lock().pop();
-        let mut wire = wire.unwrap_or_else(|| world.wire());
-        let answer = world.persist(&op, &mut wire, &|| tell.is_closed()).await;
-        if let Err(answer) = tell.send(answer)
-            && let Some(release) = op.undo(&answer)
-        {
-            drop(world.persist(&release, &mut wire, &|| false).await);
-        }
-        self.pool.idle.lock().push(wire);
+async fn work(
+    world: Arc<World>,
+    pool: Arc<Pool>,
+    keys: Vec<Key>,
+    mut op: Op,
+    mut tell: oneshot::Sender<Result<Answer>>,
+) {
+    let turn = tokio::select! {
+        biased;
+        () = tell.closed() => None,
+        turn = world.turn(&pool, keys) => turn,
+    };
+    // A caller that was gone before this has left nothing, and the session knows of no claim.
+    if turn.is_none() || tell.is_closed() {
+        return;
     }
+    let wire = pool.idle.lock().pop();
+    let mut wire = wire.unwrap_or_else(|| world.wire());
+    let answer = match op.begin(&world) {
+        Some(answer) => answer,
+        None => world.persist(&op, &mut wire, &|| tell.is_closed()).await,
+    };
+    if let Err(answer) = tell.send(answer)
+        && let Some(release) = op.undo(&answer)
+    {
+        drop(world.persist(&release, &mut wire, &|| false).await);
+    }
+    pool.idle.lock().push(wire);
 }
 
 impl std::fmt::Debug for Pool {

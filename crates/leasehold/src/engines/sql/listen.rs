@@ -10,7 +10,7 @@ use super::dialect::Dialect;
 use super::op::{Answer, Op};
 use super::post::Address;
 use super::rows::Key;
-use super::wire::{Heard, Listening, Wire};
+use super::wire::{Heard, Listening, What, Wire};
 use super::world::World;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{Event, Standing};
@@ -191,7 +191,7 @@ async fn listen(world: Weak<World>, address: Address, mut first: Option<Listenin
                 _ = clean.tick() => {}
             }
             let Some(alive) = world.upgrade() else { return };
-            drop(alive.ask(&alive.names, &[], Op::Clean).await);
+            drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await);
         }
         if world.upgrade().is_none() {
             return;
@@ -218,7 +218,7 @@ async fn look(world: Weak<World>) {
         };
         tokio::select! {
             () = sooner => {}
-            _ = clean.tick() => drop(alive.ask(&alive.names, &[], Op::Clean).await),
+            _ = clean.tick() => drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await),
         }
         if alive.watch.pause(shortest).is_none() {
             continue;
@@ -228,6 +228,9 @@ async fn look(world: Weak<World>) {
             Ok(Answer::Mail(bodies)) => bodies.iter().for_each(|body| alive.hear(body)),
             Ok(_) => {}
             Err(trouble) => {
+                if trouble.what == What::Moved {
+                    alive.down(&trouble.message);
+                }
                 tracing::debug!(trouble.message, "no mail");
                 tokio::time::sleep(HOLDING).await;
             }

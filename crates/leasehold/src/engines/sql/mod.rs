@@ -83,7 +83,10 @@ impl Sql {
     #[cfg(feature = "conformance")]
     pub async fn clean(&self) -> Result<()> {
         let world = &self.world;
-        world.ask(&world.names, &[], Op::Clean).await.map(drop)
+        world
+            .ask(&world.names, Vec::new(), Op::Clean)
+            .await
+            .map(drop)
     }
 
     fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {
@@ -250,7 +253,7 @@ impl Engine for Sql {
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
         let (world, look) = (&self.world, Op::Inspect(query.name.clone()));
-        match world.ask(&world.beats, &[], look).await? {
+        match world.ask(&world.beats, Vec::new(), look).await? {
             Answer::Lines(lines) => Ok(lines),
             _ => Ok(Vec::new()),
         }
@@ -269,7 +272,7 @@ impl Engine for Sql {
         };
         tracing::warn!(%name, %by, why, "evicted");
         let op = Op::Evict(Eviction::new(name.clone(), fence, ended));
-        match self.world.ask(&self.world.names, &[], op).await? {
+        match self.world.ask(&self.world.names, Vec::new(), op).await? {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }

@@ -11,7 +11,7 @@ use super::rows::{self, Key, Lock, Stored, cell, number};
 use super::tables::Tables;
 use super::wire::{Rows, Trouble, Wire};
 use super::world::World;
-use crate::claim::{Claim, ClaimId, SessionId};
+use crate::claim::{ById, Claim, ClaimId, SessionId};
 use crate::clock::Micros;
 use crate::engine::LineView;
 use crate::error::Step;
@@ -19,20 +19,20 @@ use crate::fence::{FENCE_BLOCK, Fence};
 use crate::identity::Identity;
 use crate::line::{Change, Held, Line, Moment, Refusal, Release, Standing, What};
 use crate::name::Name;
+use crate::sync::Shared;
 
 /// One operation. Done twice it does what it does once.
 #[derive(Debug)]
 pub(super) enum Op {
     Open(SessionId, Identity),
-    /// The last says whether it is asked for the first time.
-    Claim(Claim, SessionId, bool),
+    Claim(Claim, Owner),
     /// Says that claims are alive, on any number of lines; tells of each by its index.
     Beat(Vec<Arc<Claim>>, SessionId, Told),
     /// The same for claims of one line, which is waited for.
     BeatLine(Vec<Arc<Claim>>, SessionId),
     /// Looks where one claim is.
     See(Key, ClaimId),
-    Release(Claim, u32),
+    Release(Claim, u32, Owner),
     Close(SessionId, Vec<Name>),
     Inspect(Option<Name>),
     Evict(Eviction),
@@ -41,6 +41,18 @@ pub(super) enum Op {
     /// Removes what is long idle.
     Clean,
 }
+
+/// Whose claim it is.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) session: SessionId,
+    pub(super) book: Book,
+    /// Whether the session had not asked for the claim before.
+    pub(super) fresh: bool,
+}
+
+/// The names that the claims of a session may be in line for; None once it is closed.
+pub(super) type Book = Arc<Shared<Option<ById<ClaimId, Name>>>>;
 
 /// Takes the answers of a heartbeat; closed once no caller waits for them.
 pub(super) type Told = mpsc::UnboundedSender<(usize, Standing)>;
@@ -73,9 +85,44 @@ impl Op {
         }
     }
 
+    /// Its turn has come, and it is about to be done: takes note of a claim. The answer if there is nothing to do.
+    pub(super) fn begin(&mut self, world: &World) -> Option<crate::error::Result<Answer>> {
+        match self {
+            Self::Claim(claim, owner) => {
+                let mut book = owner.book.lock();
+                let Some(names) = &mut *book else {
+                    return Some(Err(world.closed(Step::Claim)));
+                };
+                owner.fresh = names.insert(claim.id, claim.name.clone()).is_none();
+                world.watch.add(claim.id, Key::of(&claim.name));
+                None
+            }
+            Self::Release(claim, _, owner) => {
+                let asked = |names: &ById<_, _>| names.contains_key(&claim.id);
+                let asked = owner.book.lock().as_ref().is_some_and(asked);
+                (!asked).then_some(Ok(Answer::Released(Release::Gone)))
+            }
+            _ => None,
+        }
+    }
+
+    /// It failed, and nothing was done: a new claim is in no line.
+    pub(super) fn forget(&self, world: &World) {
+        if let Self::Claim(claim, owner) = self
+            && owner.fresh
+        {
+            world.watch.gone(claim.id);
+            let _ = owner
+                .book
+                .lock()
+                .as_mut()
+                .map(|names| names.remove(&claim.id));
+        }
+    }
+
     /// What takes a claim back that no caller waits for any more, if it may be in the line because of this.
-    pub(super) fn undo(&self, answer: &crate::error::Result<Answer>) -> Option<Self> {
-        let Self::Claim(claim, _, true) = self else {
+    pub(super) fn undo(self, answer: &crate::error::Result<Answer>) -> Option<Self> {
+        let Self::Claim(claim, owner) = self else {
             return None;
         };
         let there = match answer {
@@ -83,7 +130,7 @@ impl Op {
             Ok(_) => false,
             Err(error) => error.may_have_happened(),
         };
-        there.then(|| Self::Release(claim.clone(), 0))
+        (there && owner.fresh).then(|| Self::Release(claim, 0, owner))
     }
 
     /// Does it. `again` if it may have been done before, and the answer was lost.
@@ -99,10 +146,10 @@ impl Op {
                 let _ = wire.run(&open(tables, *session, who, &world.now())).await?;
                 Ok(Answer::Done)
             }
-            Self::Claim(claim, session, _) => {
+            Self::Claim(claim, owner) => {
                 let (key, now) = (Key::of(&claim.name), world.bound_now());
                 let known = world.known.has(key);
-                let (quick, values) = world.quick.claim(claim, *session, known, now);
+                let (quick, values) = world.quick.claim(claim, owner.session, known, now);
                 if let Some(fence) = wire.quick(quick, &values).await? {
                     world.known.add(key);
                     let held = Held {
@@ -115,7 +162,7 @@ impl Op {
                 world.known.remove(key);
                 carefully(self, world, wire, &[key]).await
             }
-            Self::Release(claim, used) => {
+            Self::Release(claim, used, _) => {
                 let (quick, values) = world.quick.release(claim, *used, world.bound_now());
                 if wire.quick(quick, &values).await?.is_some() {
                     return Ok(Answer::Released(Release::Released));
@@ -165,18 +212,18 @@ impl Op {
     fn apply(&self, lines: &mut [Stored], at: Moment) -> (Answer, Vec<Change>) {
         let mut changes = Vec::new();
         let answer = match self {
-            Self::Claim(claim, session, _) => match find(lines, &claim.name) {
+            Self::Claim(claim, owner) => match find(lines, &claim.name) {
                 // Cleaned away since the quick way found it busy: the caller asks again.
                 None => Answer::Standings(Vec::new()),
                 Some(stored) => {
-                    let (answer, told) = stored.line.claim(&claim.ask(*session), at);
+                    let (answer, told) = stored.line.claim(&claim.ask(owner.session), at);
                     changes = told;
                     answer.map_or_else(Answer::Refused, |standing| {
                         Answer::Standings(vec![standing])
                     })
                 }
             },
-            Self::Release(claim, used) => Answer::Released(match find(lines, &claim.name) {
+            Self::Release(claim, used, _) => Answer::Released(match find(lines, &claim.name) {
                 None => Release::Gone,
                 Some(stored) => {
                     let (release, told) = stored.line.release(claim.id, *used, at);

@@ -7,8 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::lanes::Slot;
-use super::op::{Answer, Op};
+use super::op::{Answer, Book, Op, Owner};
 use super::rows::Key;
 use super::world::World;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
@@ -23,7 +22,7 @@ pub(super) struct SqlSession {
     id: SessionId,
     world: Arc<World>,
     /// None once it is closed.
-    names: Shared<Option<ById<ClaimId, Name>>>,
+    names: Book,
 }
 
 /// How many names one transaction leaves at most.
@@ -34,9 +33,9 @@ impl SqlSession {
         world.ready().await?;
         let id = world.address().session();
         let open = Op::Open(id, who.clone());
-        let _ = world.ask(&world.names, &[], open).await?;
+        let _ = world.ask(&world.names, Vec::new(), open).await?;
         world.enter(id, inbox);
-        let names = Shared::from(Some(ById::default()));
+        let names = Arc::new(Shared::from(Some(ById::default())));
         Ok(Arc::new(Self { id, world, names }))
     }
 
@@ -56,29 +55,13 @@ impl SqlSession {
             drop(names.remove(&claim));
         }
     }
-
-    fn closed(&self, step: Step) -> Error {
-        Error::closed(step).on(self.world.tables.dialect.word())
-    }
 }
 
 #[async_trait]
 impl Session for SqlSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        let key = Key::of(&claim.name);
-        // Until here a dropped call has left nothing, and the session knows of no claim.
-        let slot = self.slot(key, Step::Claim).await?;
-        let fresh = match &mut *self.names.lock() {
-            None => return Err(self.closed(Step::Claim)),
-            Some(names) => names.insert(claim.id, claim.name.clone()).is_none(),
-        };
-        self.world.watch.add(claim.id, key);
-        let answer = slot.run(Op::Claim(claim.clone(), self.id, fresh)).await;
-        let standing = match answer.inspect_err(|error| {
-            if fresh && !error.may_have_happened() {
-                self.forget(claim.id);
-            }
-        })? {
+        let op = Op::Claim(claim.clone(), self.owner());
+        let standing = match self.ask(&claim.name, op).await? {
             Answer::Refused(refusal) => {
                 self.forget(claim.id);
                 let error = Error::from(refusal).on(self.world.tables.dialect.word());
@@ -94,11 +77,11 @@ impl Session for SqlSession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         if self.names.lock().is_none() {
-            return Err(self.closed(Step::Heartbeat));
+            return Err(self.world.closed(Step::Heartbeat));
         }
         let (tell, mut told) = mpsc::unbounded_channel();
         let op = Op::Beat(claims.to_vec(), self.id, tell);
-        let done = self.world.ask(&self.world.beats, &[], op);
+        let done = self.world.ask(&self.world.beats, Vec::new(), op);
         let hear = async {
             while let Some((at, standing)) = told.recv().await {
                 self.stands(&claims[at], standing);
@@ -115,12 +98,8 @@ impl Session for SqlSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let slot = self.slot(Key::of(&claim.name), Step::Release).await?;
-        let asked = |names: &ById<ClaimId, Name>| names.contains_key(&claim.id);
-        if !self.names.lock().as_ref().is_some_and(asked) {
-            return Ok(Release::Gone);
-        }
-        let answer = slot.run(Op::Release(claim.clone(), used)).await?;
+        let op = Op::Release(claim.clone(), used, self.owner());
+        let answer = self.ask(&claim.name, op).await?;
         self.forget(claim.id);
         match answer {
             Answer::Released(release) => Ok(release),
@@ -158,15 +137,24 @@ impl Session for SqlSession {
 }
 
 impl SqlSession {
-    async fn slot(&self, key: Key, step: Step) -> Result<Slot> {
-        let slot = self.world.slot(&self.world.names, &[key]).await;
-        slot.ok_or_else(|| self.closed(step))
+    fn owner(&self) -> Owner {
+        Owner {
+            session: self.id,
+            book: self.names.clone(),
+            fresh: false,
+        }
+    }
+
+    async fn ask(&self, name: &Name, op: Op) -> Result<Answer> {
+        self.world
+            .ask(&self.world.names, vec![Key::of(name)], op)
+            .await
     }
 
     async fn leave_lines(&self, names: &[Name]) -> Result<()> {
         let keys: Vec<_> = names.iter().map(Key::of).collect();
         let op = Op::Close(self.id, names.to_vec());
-        self.world.ask(&self.world.names, &keys, op).await.map(drop)
+        self.world.ask(&self.world.names, keys, op).await.map(drop)
     }
 }
 

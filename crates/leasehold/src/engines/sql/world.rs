@@ -192,8 +192,12 @@ impl World {
         drop(self.inboxes.lock().remove(&session));
     }
 
+    pub(super) fn closed(&self, step: Step) -> Error {
+        Error::closed(step).on(self.tables.dialect.word())
+    }
+
     /// What all sessions of this process had is void.
-    fn down(&self, why: &str) {
+    pub(super) fn down(&self, why: &str) {
         let inboxes: Vec<_> = self.inboxes.lock().values().cloned().collect();
         self.watch.clear();
         self.known.clear();
@@ -244,6 +248,9 @@ impl World {
                 _ => {}
             }
             let error = trouble.at(op.step(), self.tables.dialect);
+            if !lost && !error.may_have_happened() {
+                op.forget(self);
+            }
             return Err(if lost { error.perhaps() } else { error });
         }
     }
