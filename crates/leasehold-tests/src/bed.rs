@@ -24,8 +24,6 @@ pub struct Bed {
     pub step: Duration,
     /// Whether the lock of a process that is killed passes on at once, without waiting for the end of the lease.
     pub death_is_noticed: bool,
-    /// An option of its URL that makes it give up soon on a server that says nothing.
-    pub hasty: &'static str,
     /// Whether the others can go on now that a process was stopped: it may have been inside what only one can do at a time.
     pub stands_aside: Box<dyn Fn() -> bool + Send + Sync>,
     /// What the engine has stored that would stay for ever.
@@ -46,7 +44,6 @@ impl Bed {
             lease: Duration::from_millis(1_500),
             step: Duration::from_micros(250),
             death_is_noticed: false,
-            hasty: "",
             stands_aside: Box::new(|| true),
             endless: Box::new(Vec::new),
         }
@@ -84,16 +81,12 @@ impl Bed {
         opened.expect("a session")
     }
 
-    /// A proxy before each of its servers, and the URL by them, with [`hasty`](Self::hasty).
+    /// A proxy before each of its servers, and the URL by them.
     pub fn proxies(&self) -> (Vec<Proxy>, String) {
         let proxies: Vec<_> = self.ports.iter().map(|port| Proxy::before(*port)).collect();
         let ports: Vec<_> = proxies.iter().map(|proxy| proxy.port).collect();
         let url = (self.url)(&ports);
-        let sign = if url.contains('?') { '&' } else { '?' };
-        match self.hasty {
-            "" => (proxies, url),
-            hasty => (proxies, format!("{url}{sign}{hasty}")),
-        }
+        (proxies, url)
     }
 
     /// A process that locks on command.

@@ -7,7 +7,7 @@ use std::io::{Read, Seek, Write};
 use std::time::Duration;
 
 use leasehold::engine::Clock;
-use leasehold::{Client, Fence, Guard, Options, Result};
+use leasehold::{Client, ErrorKind, Fence, Guard, Options, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
@@ -175,8 +175,17 @@ impl Worker {
     }
 }
 
-/// Holds one name as a scene asks for.
+/// Holds one name as a scene asks for, also if a busy machine takes longer than its lease to answer.
 async fn hold(client: &Client, scene: &str, name: &str, lease: Duration) -> Result<Vec<Guard>> {
+    loop {
+        match hold_once(client, scene, name, lease).await {
+            Err(error) if error.kind() == ErrorKind::TimedOut => {}
+            held => return held,
+        }
+    }
+}
+
+async fn hold_once(client: &Client, scene: &str, name: &str, lease: Duration) -> Result<Vec<Guard>> {
     match scene {
         "readers" => {
             let lock = client.rwlock(name).lease(lease).strict();

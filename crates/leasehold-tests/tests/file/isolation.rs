@@ -23,6 +23,7 @@ async fn isolated<U: Send + 'static>(spoil: impl Fn(PathBuf) -> U + Send + Sync 
     let dir = home.path().join("locks");
     let mut subject = Subject::new(File::at(dir.clone(), Clock::boot()).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name| spoil(line(&dir, name))));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }
 

@@ -1,7 +1,5 @@
 //! One key of another type; one node of a cluster, and one of Redlock's, that says nothing.
 
-use std::time::Duration;
-
 use leasehold::conformance::Subject;
 use leasehold::conformance::isolation::{Spoil, one_bad_name_costs_no_other};
 use leasehold::engine::{Redis as Engine, Redisson, Redlock, Url};
@@ -58,6 +56,7 @@ async fn a_key_of_another_type() {
     let mut subject = Subject::new(Engine::new(&url(&server.url())).expect("an engine"));
     let spoil = move |name: &str| Foreign::new(server, &format!("lh:{{??}}:{name}"));
     subject.spoil = Some(Spoil::new(spoil));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }
 
@@ -67,6 +66,7 @@ async fn a_key_of_another_type_in_redissons_layout() {
     let url = url(&format!("{}?layout=redisson", server.url()));
     let mut subject = Subject::new(Redisson::new(&url).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name| Foreign::new(server, name)));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }
 
@@ -74,9 +74,8 @@ async fn a_key_of_another_type_in_redissons_layout() {
 async fn a_silent_node_of_redlock() {
     let nodes: &'static Nodes = Box::leak(Box::new(Nodes::start(3)));
     let mut subject = Subject::new(Redlock::new(&url(&nodes.url())).expect("an engine"));
-    // A node has an eighth of the lease to answer.
-    subject.lease = Duration::from_millis(2_500);
     subject.spoil = Some(Spoil::new(|_| Silent::new(&nodes.nodes[0])));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }
 
@@ -97,9 +96,9 @@ fn member(name: &str) -> usize {
 async fn a_silent_master_of_a_cluster() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start()));
     let mut subject = Subject::new(Engine::new(&url(&cluster.url())).expect("an engine"));
-    subject.lease = Duration::from_millis(1_500);
     let spoil = Spoil::new(|name| Silent::new(&cluster.nodes[member(name)]));
     let spares = |bad: &str, other: &str| member(bad) != member(other);
     subject.spoil = Some(spoil.sparing(spares));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }

@@ -21,6 +21,7 @@ async fn isolated(bed: Bed, client: impl Fn(u16) -> Command + Send + Sync + 'sta
         assert_eq!(other.hear(), "locked");
         other
     }));
+    subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
 }
 

@@ -14,17 +14,13 @@ const LOCKER: &str = env!("CARGO_BIN_EXE_locker");
 pub(crate) fn postgres() -> Bed {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     let server = SERVER.get_or_init(Postgres::start);
-    let mut bed = Bed::new(LOCKER, &[server.port], |ports| server.url_by(ports[0]));
-    bed.hasty = "timeout=1";
-    bed
+    Bed::new(LOCKER, &[server.port], |ports| server.url_by(ports[0]))
 }
 
 pub(crate) fn mariadb() -> Bed {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     let server = SERVER.get_or_init(MariaDb::start);
-    let mut bed = Bed::new(LOCKER, &[server.port], |ports| server.url_by(ports[0]));
-    bed.hasty = "timeout=1";
-    bed
+    Bed::new(LOCKER, &[server.port], |ports| server.url_by(ports[0]))
 }
 
 /// In a directory of the caller's.

@@ -247,10 +247,7 @@ pub async fn linger_is_reused(s: &Subject) {
         .duration_since(since)
         .or_else(|_| since.duration_since(now))
         .unwrap_or_default();
-    assert!(
-        apart < APART,
-        "P16: another claim, {apart:?} apart"
-    );
+    assert!(apart < APART, "P16: another claim, {apart:?} apart");
     drop(second);
     s.idle(&name).await;
 }
