@@ -17,6 +17,8 @@ use crate::random::Random;
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
+    /// Begins.
+    Open,
     /// Asks for a name.
     Claim,
     /// Keeps claims alive.
@@ -25,6 +27,8 @@ pub enum Op {
     Release,
     /// Is told an event.
     Event,
+    /// Ends.
+    Close,
 }
 
 /// What goes wrong with it.
@@ -64,6 +68,9 @@ struct State {
 
 /// A fault by chance: most calls meet none, and delays are up to the longest.
 fn by_chance(random: &mut Random, op: Op, longest: Duration) -> Fault {
+    if matches!(op, Op::Open | Op::Close) {
+        return Fault::None;
+    }
     let by = Duration::from_micros(random.below(longest.as_micros() as u64));
     match (random.below(24), op) {
         (0, Op::Event) | (1, _) => Fault::LoseReply,
@@ -227,7 +234,10 @@ impl<E: Engine> Engine for Faulty<E> {
             Fault::Delay(by) => late(inbox.clone(), event, by),
             _ => {}
         });
-        let inner = self.inner.open(who, filtered).await?;
+        let call = || self.inner.open(who, filtered.clone());
+        let (first, again) = (call(), call());
+        let opened = self.plan.through(Op::Open, Step::Open, first, again);
+        let inner = opened.await?;
         let plan = self.plan.clone();
         Ok(Arc::new(FaultySession { inner, plan }))
     }
@@ -313,6 +323,9 @@ impl Session for FaultySession {
     }
 
     async fn close(&self) -> Result<()> {
-        self.inner.close().await
+        let (first, again) = (self.inner.close(), self.inner.close());
+        self.plan
+            .through(Op::Close, Step::Close, first, again)
+            .await
     }
 }

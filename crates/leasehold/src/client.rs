@@ -4,19 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Clock, Engine, Guarantees, Identity, Level, LineView, Query, url_engine};
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::engine::{Engine, Guarantees, Identity, LineView, Query, url_engine};
+use crate::error::Result;
 use crate::fence::Fence;
 use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore};
 use crate::name::Name;
-use crate::session::Keeper;
-use crate::turns::{Bound, Terms, Turns};
+use crate::options::Options;
+use crate::turns::{Terms, Turns};
 
 /// Connects to the engine of a URL: `memory:`, `file:DIR`, … An empty string means `LEASEHOLD_URL`, and without
 /// that the default: `file:` in this user's own directory.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] for a URL that no engine of this build understands; otherwise what the engine says.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise what the engine says.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -32,7 +32,7 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// What the engine of a URL promises, without reaching it.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] for a URL that no engine of this build understands.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands.
 ///
 /// ```
 /// use leasehold::engine::{Fault, Verdict};
@@ -42,100 +42,6 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// ```
 pub fn guarantees(url: &str) -> Result<Guarantees> {
     Ok(url_engine(url)?.guarantees())
-}
-
-/// How to connect.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-/// use leasehold::engine::Level;
-/// use std::time::Duration;
-///
-/// let client = leasehold::Options::new()
-///     .require(Level::L2)
-///     .lease(Duration::from_secs(5))
-///     .connect("memory:")
-///     .await?;
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone, Default)]
-#[must_use = "options do nothing until they connect"]
-pub struct Options {
-    require: Option<Level>,
-    lease: Option<Duration>,
-    bound: Bound,
-    identity: Option<Identity>,
-    clock: Clock,
-}
-
-impl Options {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Refuses to connect unless the engine reaches this level.
-    pub const fn require(mut self, level: Level) -> Self {
-        self.require = Some(level);
-        self
-    }
-
-    /// The lease of locks that set none of their own; 10 s unless set.
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// How long a grant may stay in this process while another waits.
-    pub const fn bound(mut self, bound: Bound) -> Self {
-        self.bound = bound;
-        self
-    }
-
-    /// What `status` shows of this client.
-    pub fn identity(mut self, identity: Identity) -> Self {
-        self.identity = Some(identity);
-        self
-    }
-
-    /// The clock validity is counted on; a test drives a simulated one.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Connects to the engine of a URL, as [`connect`].
-    ///
-    /// # Errors
-    /// As [`connect`], and [`ErrorKind::Unsupported`] if a required level is not reached.
-    pub async fn connect(self, url: &str) -> Result<Client> {
-        let engine = url_engine(url)?;
-        self.open(engine).await
-    }
-
-    /// Opens a session of an engine that is there already.
-    ///
-    /// # Errors
-    /// What the engine says, and [`ErrorKind::Unsupported`] if a required level is not reached.
-    pub async fn open(self, engine: Arc<dyn Engine>) -> Result<Client> {
-        if let Some(level) = self.require {
-            engine.guarantees().require(level)?;
-        }
-        if tokio::runtime::Handle::try_current().is_err() {
-            let what = "not inside a tokio runtime; use leasehold::blocking, or call this from one";
-            return Err(Error::new(ErrorKind::Invalid, Step::Connect, what));
-        }
-        let who = self.identity.unwrap_or_else(Identity::of_this_process);
-        let keeper = Keeper::open(&*engine, &who, self.clock).await?;
-        let mut terms = Terms::default();
-        terms.lease = self.lease.unwrap_or(terms.lease);
-        Ok(Client(Arc::new(Inner {
-            turns: Turns::new(keeper, self.bound),
-            engine,
-            who,
-            terms,
-        })))
-    }
 }
 
 /// A client of one engine. Cheap to clone; all clones share one session.
@@ -155,7 +61,7 @@ impl Options {
 pub struct Client(Arc<Inner>);
 
 struct Inner {
-    turns: Turns,
+    turns: Arc<Turns>,
     engine: Arc<dyn Engine>,
     who: Identity,
     terms: Terms,
@@ -171,6 +77,20 @@ pub struct Shutdown {
 }
 
 impl Client {
+    pub(crate) fn new(
+        turns: Arc<Turns>,
+        engine: Arc<dyn Engine>,
+        who: Identity,
+        terms: Terms,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            turns,
+            engine,
+            who,
+            terms,
+        }))
+    }
+
     /// A lock with one holder at a time. A bad name is reported when the lock is asked for.
     ///
     /// ```
@@ -305,15 +225,18 @@ impl Client {
         self.0.engine.ask_to_release(&name, fence).await
     }
 
-    /// Refuses new claims, gives back what lingers, and waits until every guard is released, at most this long. Then
-    /// closes the session: guards that are left are lost.
+    /// Refuses new claims and turns, gives back what lingers, and waits until every guard is released, at most this long.
+    /// Then closes the session: guards that are left are lost. A server that does not answer makes it half a second
+    /// longer, not more.
     ///
     /// # Ordering
-    /// Whoever waits for a lock is told first; then what is held may finish.
+    /// Tasks that wait for a lock are told first ([`ErrorKind::Closed`](crate::ErrorKind::Closed)), and every holder is asked to finish
+    /// ([`Guard::asked`](crate::Guard::asked)); then what is held may finish. A re-entrant lock that is held can still be
+    /// re-entered.
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
     /// # Errors
-    /// If the engine could not be told that the session ends.
+    /// If the engine could not be told that the session ends: what the session has then ends with its lease.
     /// # Not promised
     /// Abandoned claims end in the engine no later than their lease, on some engines at once.
     ///
@@ -329,7 +252,7 @@ impl Client {
     pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
         let keeper = self.0.turns.keeper();
         keeper.close();
-        self.0.turns.settle();
+        self.0.turns.close();
         let abandoned = keeper.drain(patience).await?;
         Ok(Shutdown { abandoned })
     }

@@ -236,6 +236,47 @@ impl Error {
         self.0.kind == ErrorKind::Lost
     }
 
+    /// Whether trying again later may succeed: the engine could not be reached, or did not answer in time.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind, Step};
+    /// assert!(Error::new(ErrorKind::Unavailable, Step::Open, "loading").is_transient());
+    /// assert!(!Error::new(ErrorKind::Denied, Step::Open, "wrong password").is_transient());
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::TimedOut)
+    }
+
+    /// Whether every other request for the same name would meet it too.
+    pub(crate) fn is_for_all(&self) -> bool {
+        !matches!(
+            self.0.kind,
+            ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::Unsupported
+        )
+    }
+
+    /// Says how often and how long it was tried.
+    pub(crate) fn tried(mut self, attempts: u32, passed: std::time::Duration) -> Self {
+        let seconds = passed.as_secs_f64();
+        let more = format!(" (tried {attempts} times in {seconds:.1} s)");
+        self.0.message.push_str(&more);
+        self
+    }
+
+    /// The same error for another task; the cause stays with the first.
+    pub(crate) fn again(&self) -> Self {
+        let parts = &*self.0;
+        Self(Box::new(Parts {
+            kind: parts.kind,
+            step: parts.step,
+            engine: parts.engine,
+            name: parts.name.clone(),
+            happened: parts.happened,
+            message: parts.message.clone(),
+            source: None,
+        }))
+    }
+
     pub(crate) fn closed(step: Step) -> Self {
         Self::new(ErrorKind::Closed, step, "the client was shut down")
     }

@@ -171,12 +171,13 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Error {
-        self.turn.grant().token().cancelled().await;
+        self.turn.grant().lost().await;
         self.lost_error()
     }
 
-    /// Waits until somebody asks for the lock to be given up
-    /// ([`Client::ask_to_release`](crate::Client::ask_to_release), Curator's `Revoker`). It stays held until it is released.
+    /// Waits until the holder is asked to give the lock up: by another client
+    /// ([`Client::ask_to_release`](crate::Client::ask_to_release), Curator's `Revoker`), or because this client is being
+    /// [shut down](crate::Client::shutdown). The lock stays held until it is released.
     ///
     /// # Ordering
     /// Told any time after it was asked. Once asked, the lock serves no other task of this process and does not linger.
@@ -185,7 +186,7 @@ impl Guard {
     /// # Errors
     /// None.
     /// # Not promised
-    /// That it is told soon (ZooKeeper: within a third of the lease), or at all on engines where nobody can ask.
+    /// That it is told soon (ZooKeeper: within a third of the lease), or at all on engines where holders cannot be asked.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -202,7 +203,7 @@ impl Guard {
         self.turn.grant().asked().cancelled().await;
     }
 
-    /// Whether somebody has asked for the lock to be given up. No round trip.
+    /// Whether the holder was asked to give the lock up, as [`asked`](Self::asked) tells. No round trip.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

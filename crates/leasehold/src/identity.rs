@@ -225,7 +225,8 @@ mod tests {
                 let shown = shown(&["x", &word]);
                 prop_assert!(!shown.contains(&secret), "{word} -> {shown}");
             }
-            prop_assert!(!shown(&["curl", "-u", &format!("{before}:{secret}")]).contains(&secret));
+            let login = format!("{before}:{secret}");
+            prop_assert!(!shown(&["curl", "-u", &login]).contains(&secret), "{login}");
         }
     }
 }

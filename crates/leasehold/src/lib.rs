@@ -46,6 +46,7 @@ mod guard;
 mod identity;
 mod kinds;
 mod name;
+mod options;
 mod session;
 mod sync;
 mod turns;
@@ -59,11 +60,12 @@ pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 
-pub use self::client::{Client, Options, Shutdown, connect, guarantees};
+pub use self::client::{Client, Shutdown, connect, guarantees};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
-pub use self::kinds::{Multi, MultiGuard, Mutex, RwLock, Semaphore, WriteGuard};
+pub use self::kinds::{Multi, MultiGuard, Mutex, RunError, RwLock, Semaphore, WriteGuard};
 pub use self::name::{NAME_MAX, Name};
+pub use self::options::Options;
 pub use self::session::State;
 pub use self::turns::{Bound, Owner};

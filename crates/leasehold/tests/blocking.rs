@@ -127,8 +127,30 @@ fn shutdown_and_evict_and_inspect() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn where_blocking_is_allowed_it_works() {
+    let lock = || {
+        let client = connect("memory:").expect("connected");
+        let guard = client.mutex("x").lock().expect("locked");
+        assert_eq!(guard.release().expect("released"), Released::Released);
+    };
+    tokio::task::spawn_blocking(lock).await.expect("no panic");
+    tokio::task::block_in_place(lock);
+    // A runtime that is only entered polls no task.
+    let handle = tokio::runtime::Handle::current();
+    let entered = std::thread::spawn(move || {
+        let _entered = handle.enter();
+        lock();
+    });
+    entered.join().expect("no panic");
+}
+
 #[tokio::test]
 async fn inside_a_runtime_it_is_refused_not_a_panic() {
+    let inside = tokio::spawn(async { connect("memory:").map(drop) });
+    let error = inside.await.expect("no panic").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("spawn_blocking"), "{error}");
     assert_eq!(connect("memory:").unwrap_err().kind(), ErrorKind::Invalid);
     let client = tokio::task::spawn_blocking(|| std::thread::spawn(client).join().unwrap());
     let client = client.await.unwrap();

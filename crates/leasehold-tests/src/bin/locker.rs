@@ -185,7 +185,12 @@ async fn hold(client: &Client, scene: &str, name: &str, lease: Duration) -> Resu
     }
 }
 
-async fn hold_once(client: &Client, scene: &str, name: &str, lease: Duration) -> Result<Vec<Guard>> {
+async fn hold_once(
+    client: &Client,
+    scene: &str,
+    name: &str,
+    lease: Duration,
+) -> Result<Vec<Guard>> {
     match scene {
         "readers" => {
             let lock = client.rwlock(name).lease(lease).strict();

@@ -72,7 +72,10 @@ pub async fn passes_on(bed: &Bed, engine: impl Engine, ending: Ending) {
         .map(|text| format!("\n  {text}"))
         .collect();
     println!("{ending:?}: {} of {tried} went wrong", wrong.len());
-    assert!(tried > 100, "only {tried} holders kept their locks until they died");
+    assert!(
+        tried > 100,
+        "only {tried} holders kept their locks until they died"
+    );
     assert!(
         wrong.is_empty(),
         "{ending:?}: {} of {tried}:{}",

@@ -100,7 +100,9 @@ impl Name {
         if holders.clone().any(newer) {
             return None;
         }
-        let shown = holders.next().map(|first| holders.fold(first.until, |end, next| end.max(next.until)));
+        let shown = holders
+            .next()
+            .map(|first| holders.fold(first.until, |end, next| end.max(next.until)));
         let until = at_once.unwrap_or(shown.map_or(until, micros));
         self.dead.store(fence, Ordering::SeqCst);
         self.fence.store(fence, Ordering::SeqCst);

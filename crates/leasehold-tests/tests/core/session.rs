@@ -1,56 +1,13 @@
 //! The session under lost, late and repeated calls, in simulated time: the real keeper, turns and guards over the
 //! memory engine with a plan of faults.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{Clock, Engine, Event, Memory, Query};
-use leasehold::{Client, ErrorKind, Options, Released, State, Step};
-use leasehold_testkit::faulty::{Fault, Faulty, Op, Plan};
+use leasehold::engine::Event;
+use leasehold::{ErrorKind, Released, State, Step};
+use leasehold_testkit::faulty::{Fault, Op};
 
-const LEASE: Duration = Duration::from_secs(10);
-
-/// One memory engine, one client through the faults of a plan and one without.
-struct World {
-    clock: Clock,
-    plan: Plan,
-    /// Meets the faults.
-    a: Client,
-    /// Does not.
-    b: Client,
-    engine: Memory,
-}
-
-impl World {
-    async fn new() -> Self {
-        let (clock, plan) = (Clock::simulated(), Plan::default());
-        let engine = Memory::new(clock.clone());
-        let open = |engine: Arc<dyn Engine>| {
-            let options = Options::new().lease(LEASE).clock(clock.clone());
-            options.open(engine)
-        };
-        let a = open(Arc::new(Faulty::new(engine.clone(), &plan)))
-            .await
-            .expect("opens");
-        let b = open(Arc::new(engine.clone())).await.expect("opens");
-        Self {
-            clock,
-            plan,
-            a,
-            b,
-            engine,
-        }
-    }
-
-    async fn idle(&self) -> bool {
-        let lines = self.engine.inspect(&Query::all()).await;
-        lines.expect("inspect works").is_empty()
-    }
-
-    fn since(&self, start: u64) -> Duration {
-        Duration::from_micros(self.clock.now() - start)
-    }
-}
+use crate::world::{LEASE, World};
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_before_the_engine_lets_anybody_in() {
@@ -361,7 +318,7 @@ async fn an_executor_that_was_blocked_finds_itself_lost() {
         w.a.mutex("x")
             .run(async move |_| clock.skip(LEASE * 2))
             .await;
-    assert_eq!(run.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(run.unwrap_err().error.kind(), ErrorKind::Lost);
 }
 
 #[test]

@@ -15,7 +15,9 @@ mod guard;
 mod kinds;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -23,15 +25,17 @@ use tokio::sync::oneshot;
 
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore};
-use crate::client::{Options, Shutdown};
+use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
+use crate::options::Options;
 
 /// Connects to the engine of a URL, as [`leasehold::connect`](crate::connect).
 ///
 /// # Errors
-/// As [`leasehold::connect`](crate::connect), and [`ErrorKind::Invalid`] inside an async runtime.
+/// As [`leasehold::connect`](crate::connect), and [`ErrorKind::Invalid`] inside an async task: there the async API belongs,
+/// or `spawn_blocking`.
 ///
 /// ```
 /// let client = leasehold::blocking::connect("memory:")?;
@@ -116,11 +120,10 @@ pub(crate) struct Background {
 
 impl Background {
     fn refuse_inside_runtime() -> Result<()> {
-        if Handle::try_current().is_err() {
+        if Handle::try_current().is_err() || !polls_a_task() {
             return Ok(());
         }
-        let what =
-            "a blocking call inside an async runtime would block it; use the async API there";
+        let what = "a blocking call inside an async task would block its runtime; use the async API there, or spawn_blocking";
         Err(Error::new(ErrorKind::Invalid, Step::Turn, what))
     }
 
@@ -128,6 +131,19 @@ impl Background {
         Self::refuse_inside_runtime()?;
         self.handle.block_on(call)
     }
+}
+
+/// Whether this thread is polling an async task. Tokio counts what a task does in one poll, up to a budget; on a thread
+/// that may block (`spawn_blocking`, `block_in_place`) there is none.
+fn polls_a_task() -> bool {
+    const MORE_THAN_A_BUDGET: u32 = 256;
+    let mut context = Context::from_waker(Waker::noop());
+    let mut spent = |_| {
+        pin!(tokio::task::consume_budget())
+            .poll(&mut context)
+            .is_pending()
+    };
+    (0..MORE_THAN_A_BUDGET).any(&mut spent)
 }
 
 /// A client of one engine, for threads. Cheap to clone.

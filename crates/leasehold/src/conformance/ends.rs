@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Subject, fresh_name};
-use crate::client::Options;
 use crate::clock::micros;
 use crate::engine::{Claim, Clock, Identity, Inbox, Mode, Standing};
 use crate::error::ErrorKind;
 use crate::guard::Released;
 use crate::name::Name;
+use crate::options::Options;
 use crate::session::State;
 
 /// P5: a release grants to the next in line; it does not have to ask, and does not wait for a heartbeat.

@@ -132,7 +132,7 @@ pub async fn run_ends_when_lost(s: &Subject) {
         .soon("P7: run ends", async { tokio::join!(run, evict) })
         .await;
     assert_eq!(
-        (ran.expect_err("P7: lost").kind(), evicted),
+        (ran.expect_err("P7: lost").error.kind(), evicted),
         (ErrorKind::Lost, 1)
     );
     assert_eq!(

@@ -32,11 +32,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::client::{Client, Options};
+use crate::client::Client;
 use crate::engine::{Clock, Engine, LineView, Query};
 use crate::error::ErrorKind;
 use crate::guard::Guard;
 use crate::name::Name;
+use crate::options::Options;
 
 /// How many times as long as [`Subject::lease`] the leases of checks are that do not wait for one to end.
 const STEADY: u32 = 6;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{Subject, fresh_name};
-use crate::client::Options;
+use crate::options::Options;
 use crate::turns::Bound;
 
 /// P15: while nobody else wants the name, tasks of one process pass one grant along: one claim, many fences.

@@ -13,7 +13,10 @@
 //!   the same claim on the same session comes after it: nothing stays behind.
 //! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell, but for
 //!   [`Event::Asked`]: a request, and no fact.
-//! - An engine refuses what it cannot do in `claim`, before anybody waits.
+//! - Answers and events overtake each other. An event that comes before the answer of its own claim counts: a claim that
+//!   was ended is not held, whatever its answer says. An answer that was made before an event and is read after it does
+//!   not undo the event; the next heartbeat's answer may.
+//! - An engine refuses what it cannot do in `claim`, before the claim waits.
 
 mod changes;
 mod guarantees;

@@ -2,15 +2,21 @@
 
 mod multi;
 mod mutex;
+mod run;
 mod rwlock;
 mod semaphore;
 
 use std::panic::Location;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Sleep;
+
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;
+pub use self::run::RunError;
+pub(crate) use self::run::was_lost;
 pub use self::rwlock::{RwLock, WriteGuard};
 pub use self::semaphore::Semaphore;
 use crate::claim::Mode;
@@ -24,6 +30,8 @@ use crate::turns::{Ask, Local, Terms, Turns};
 pub(crate) struct Handle {
     target: Target,
     terms: Terms,
+    /// While a handle is there, what lingers may be used again.
+    _turns: Arc<Turns>,
 }
 
 /// A bad name is reported when the lock is asked for, so that handles can be made without a `?`.
@@ -34,12 +42,16 @@ enum Target {
 }
 
 impl Handle {
-    pub(crate) fn new(turns: &Turns, name: &str, terms: Terms) -> Self {
+    pub(crate) fn new(turns: &Arc<Turns>, name: &str, terms: Terms) -> Self {
         let target = match turns.local(name) {
             Ok(local) => Target::Line(local),
             Err(_) => Target::Bad(name.to_owned()),
         };
-        Self { target, terms }
+        Self {
+            target,
+            terms,
+            _turns: turns.clone(),
+        }
     }
 
     /// What is asked of which line.
@@ -59,7 +71,8 @@ impl Handle {
         };
         self.terms.check()?;
         mode.check()?;
-        Ok((local, Ask::new(mode, waits, &self.terms, place)))
+        let now = local.now();
+        Ok((local, Ask::new(mode, waits, &self.terms, place, now)))
     }
 
     async fn take(
@@ -90,9 +103,22 @@ impl Handle {
         patience: Duration,
         place: &'static Location<'static>,
     ) -> Result<Option<Guard>> {
-        match tokio::time::timeout(patience, self.take(mode, true, place)).await {
-            Ok(taken) => taken,
-            Err(_) => Ok(None),
+        let late = pin!(tokio::time::sleep(patience));
+        self.until(mode, late, place).await
+    }
+
+    /// Waits until the timer ends.
+    async fn until(
+        &self,
+        mode: Mode,
+        late: Pin<&mut Sleep>,
+        place: &'static Location<'static>,
+    ) -> Result<Option<Guard>> {
+        let (local, ask) = self.ask(mode, true, place)?;
+        tokio::select! {
+            biased;
+            taken = local.take(&ask) => Ok(taken?.map(Guard::new)),
+            () = late => local.out_of_time(&ask).map(|()| None),
         }
     }
 }
@@ -124,14 +150,18 @@ macro_rules! terms {
         }
 
         /// Keeps others out for at least this long after the grant, however soon it is released: for a job that
-        /// several machines start "at the same time" by clocks that differ. Kept while this client lives.
+        /// several machines start "at the same time" by clocks that differ. Kept while this client lives. Longer than
+        /// the lease it needs [`keep_alive`](Self::keep_alive): otherwise the lock is refused.
         pub fn min_hold(mut self, min_hold: std::time::Duration) -> Self {
             self.0.terms.min_hold = min_hold;
             self
         }
 
         /// Keeps the grant for a while after the last release, so that this process can have it again without a
-        /// round trip. It is given up at once when somebody else asks. A try of another process may find it busy once.
+        /// round trip. It is given up at once when another process asks for the name, when this process asks for it
+        /// in another way, and when the last client and handle are gone. A try of another process may find it busy
+        /// once. A grant that no other task could use does not linger: that of a semaphore's permits, of a
+        /// [`strict`](Self::strict) lock, and of one without [`keep_alive`](Self::keep_alive).
         pub fn linger(mut self, linger: std::time::Duration) -> Self {
             self.0.terms.linger = linger;
             self

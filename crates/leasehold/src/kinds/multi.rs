@@ -5,13 +5,14 @@ use std::panic::Location;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::run::{RunError, under, was_lost};
 use super::{Handle, terms};
 use crate::claim::Mode;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::guard::{Guard, Released};
 use crate::turns::{Terms, Turns};
 
-/// Several names at once, all or none. Names are taken in sorted order, so two of these never wait for each other.
+/// Several names at once, all or none; no names at all are refused. Names are taken in sorted order, so two of these never wait for each other.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -35,7 +36,7 @@ struct Names {
 
 impl Multi {
     pub(crate) fn new<S: AsRef<str>>(
-        turns: &Turns,
+        turns: &std::sync::Arc<Turns>,
         names: impl IntoIterator<Item = S>,
         terms: Terms,
     ) -> Self {
@@ -71,8 +72,14 @@ impl Multi {
     /// ```
     #[track_caller]
     pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + '_ {
-        let all = self.all(true, Location::caller());
-        async { Ok(all.await?.unwrap_or_default()) }
+        let all = self.all(None, true, Location::caller());
+        async {
+            let all = all.await?;
+            all.ok_or_else(|| {
+                let what = "the engine would not let us wait";
+                Error::new(ErrorKind::Unavailable, Step::Claim, what)
+            })
+        }
     }
 
     /// All names, if all are free now.
@@ -85,7 +92,7 @@ impl Multi {
     /// ```
     #[track_caller]
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + '_ {
-        self.all(false, Location::caller())
+        self.all(None, false, Location::caller())
     }
 
     /// Like [`lock`](Self::lock), for at most this long for all of them together; then `None`.
@@ -102,25 +109,58 @@ impl Multi {
         &self,
         patience: Duration,
     ) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + '_ {
-        let all = self.all(true, Location::caller());
-        async move {
-            match tokio::time::timeout(patience, all).await {
-                Ok(taken) => taken,
-                Err(_) => Ok(None),
-            }
-        }
+        self.all(Some(patience), true, Location::caller())
     }
 
+    /// Waits for all names, does the work under it and releases. If the lock is lost the work's future is dropped where it
+    /// stands.
+    ///
+    /// # Ordering
+    /// As [`lock`](Self::lock).
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases in the background.
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
+    /// not thrown away: [`RunError::done`] has its result.
+    /// # Not promised
+    /// Work that blocks the thread is ended only when it next awaits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let names = client.multi(["a", "b"]).run(async |guard| guard.guards().len()).await?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
+    where
+        F: AsyncFnOnce(&MultiGuard) -> T,
+    {
+        let lock = self.lock();
+        async move { under!(lock, work) }
+    }
+
+    /// All names, one after the other; `within` is the time for all of them together.
     async fn all(
         &self,
+        within: Option<Duration>,
         waits: bool,
         place: &'static Location<'static>,
     ) -> Result<Option<MultiGuard>> {
+        if self.0.mutexes.is_empty() {
+            let what = "no names were given: a guard of nothing protects nothing";
+            return Err(Error::new(ErrorKind::Invalid, Step::Name, what));
+        }
+        let mut late = within.map(|within| Box::pin(tokio::time::sleep(within)));
         let mut guards = Vec::with_capacity(self.0.mutexes.len());
         for handle in &self.0.mutexes {
             let mut handle = handle.clone();
             handle.terms = self.0.terms.clone();
-            match handle.take(Mode::Mutex, waits, place).await? {
+            let taken = match &mut late {
+                None => handle.take(Mode::Mutex, waits, place).await?,
+                Some(late) => handle.until(Mode::Mutex, late.as_mut(), place).await?,
+            };
+            match taken {
                 Some(guard) => guards.push(guard),
                 None => {
                     // Given back before the answer, so that "busy" leaves nothing held.
@@ -130,13 +170,14 @@ impl Multi {
             }
         }
         let guard = MultiGuard { guards };
+        // A name taken early may have been lost while a later one was waited for.
         guard.check()?;
         Ok(Some(guard))
     }
 }
 
 /// Several held names. Dropping it releases all of them in the background.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[must_use = "a guard that is dropped at once releases the locks at once"]
 pub struct MultiGuard {
     guards: Vec<Guard>,

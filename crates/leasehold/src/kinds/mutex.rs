@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::time::Duration;
 
+use super::run::{RunError, under, was_lost};
 use super::{Handle, reentrant, terms};
 use crate::claim::Mode;
 use crate::error::Result;
@@ -92,7 +93,8 @@ impl Mutex {
     /// # Cancel safety
     /// As [`lock`](Self::lock); running out of time is the same as dropping the future.
     /// # Errors
-    /// As [`lock`](Self::lock). Running out of time is `None`.
+    /// As [`lock`](Self::lock). Running out of time is `None` if the name was seen in use meanwhile; if the engine did not
+    /// say so, that is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     /// # Not promised
     /// That `None` comes to the microsecond: the timer counts in milliseconds.
     ///
@@ -112,15 +114,16 @@ impl Mutex {
         self.0.within(Mode::Mutex, patience, Location::caller())
     }
 
-    /// Waits for the lock, runs the work under it and releases. If the lock is lost the work's future is dropped
-    /// where it stands.
+    /// Waits for the lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
+    /// stands.
     ///
     /// # Ordering
     /// As [`lock`](Self::lock).
     /// # Cancel safety
     /// Dropping the future drops the work and releases in the background.
     /// # Errors
-    /// As [`lock`](Self::lock), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost before the work ended.
+    /// As [`lock`](Self::lock), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
+    /// not thrown away: [`RunError::done`] has its result.
     /// # Not promised
     /// Work that blocks the thread is ended only when it next awaits.
     ///
@@ -131,23 +134,11 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     #[track_caller]
-    pub fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + '_
+    pub fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
     where
-        F: AsyncFnOnce(&Guard) -> T + 'static,
-        T: 'static,
+        F: AsyncFnOnce(&Guard) -> T,
     {
         let lock = self.lock();
-        async move {
-            let guard = lock.await?;
-            tokio::select! {
-                biased;
-                why = guard.lost() => Err(why),
-                done = work(&guard) => {
-                    guard.check()?;
-                    let _ = guard.release().await?;
-                    Ok(done)
-                }
-            }
-        }
+        async move { under!(lock, work) }
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::time::Duration;
 
+use super::run::{RunError, under, was_lost};
 use super::{Handle, reentrant, terms};
 use crate::claim::Mode;
 use crate::error::Result;
@@ -124,6 +125,62 @@ impl RwLock {
         let within = self.0.within(Mode::Write, patience, Location::caller());
         async { Ok(within.await?.map(WriteGuard)) }
     }
+
+    /// Waits for a read lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
+    /// stands.
+    ///
+    /// # Ordering
+    /// As [`read`](Self::read).
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases in the background.
+    /// # Errors
+    /// As [`read`](Self::read), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
+    /// not thrown away: [`RunError::done`] has its result.
+    /// # Not promised
+    /// Work that blocks the thread is ended only when it next awaits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let fence = client.rwlock("x").run_read(async |guard| guard.fence()).await?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn run_read<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
+    where
+        F: AsyncFnOnce(&Guard) -> T,
+    {
+        let lock = self.read();
+        async move { under!(lock, work) }
+    }
+
+    /// Waits for the write lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
+    /// stands.
+    ///
+    /// # Ordering
+    /// As [`write`](Self::write).
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases in the background.
+    /// # Errors
+    /// As [`write`](Self::write), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
+    /// not thrown away: [`RunError::done`] has its result.
+    /// # Not promised
+    /// Work that blocks the thread is ended only when it next awaits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let fence = client.rwlock("x").run_write(async |guard| guard.fence()).await?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn run_write<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
+    where
+        F: AsyncFnOnce(&WriteGuard) -> T,
+    {
+        let lock = self.write();
+        async move { under!(lock, work) }
+    }
 }
 
 /// A held write lock: a [`Guard`] that can go on as a reader.
@@ -137,11 +194,14 @@ impl WriteGuard {
     /// # Ordering
     /// Readers at the front of the line are let in; writers keep waiting.
     /// # Cancel safety
-    /// Dropping the future releases the lock in the background.
+    /// Dropping the future releases the lock in the background. Until the engine has heard of that, the lock keeps
+    /// others out as the write lock did.
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was no longer held, and
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once; the guard is given back then.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was no longer held,
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once, and what the engine says; the
+    /// lock is given back then, as if the future had been dropped.
     /// # Not promised
+    /// Until this returns the owner of a re-entrant lock does not re-enter it: to read waits, to write is refused.
     /// There is no way back up: release, then ask to write.
     ///
     /// ```

@@ -144,7 +144,6 @@ impl Grant {
     pub(crate) fn extend(&self, until: Micros) {
         if self.state() != State::Lost {
             let _ = self.until.fetch_max(until, Ordering::AcqRel);
-            self.set_unsure(false);
         }
     }
 
@@ -183,6 +182,20 @@ impl Grant {
             token.cancel();
         }
         token
+    }
+
+    /// Waits until it is lost, by the clock too: the runtime that renews it may stand still or be gone.
+    pub(crate) async fn lost(&self) {
+        // Tokio's timers stand still in suspend, so no sleep is long.
+        const LONGEST: Micros = 60_000_000;
+        let token = self.token();
+        while self.state() != State::Lost {
+            let wake = self.until().min(self.clock.now() + LONGEST);
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = self.clock.sleep_until(wake) => {}
+            }
+        }
     }
 
     pub(crate) fn deadline(&self) -> std::time::Instant {

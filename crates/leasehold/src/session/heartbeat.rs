@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::answer::within;
 use super::grant::Grant;
 use super::keeper::Keeper;
-use super::table::{Entry, Outcome, Phase};
+use super::table::{Beating, Entry, News, Phase};
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Session, Standing};
@@ -25,7 +25,8 @@ struct Beat {
 }
 
 /// Runs until the client is gone. The calls under way end with it.
-pub(super) async fn run(keeper: Weak<Keeper>, session: Arc<dyn Session>, clock: Clock) {
+pub(super) async fn run(renewals: Renewals, session: Arc<dyn Session>, clock: Clock) {
+    let keeper = renewals.0.clone();
     let mut calls = JoinSet::new();
     let mut number = 0;
     loop {
@@ -73,7 +74,7 @@ async fn say(session: Arc<dyn Session>, mut beat: Beat) {
     let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
     let heard = |claim: &Claim, standing| {
         if let Some(keeper) = beat.keeper.upgrade() {
-            keeper.stands(claim, beat.sent, standing);
+            keeper.stands(claim, beat.number, beat.sent, standing);
         }
     };
     let answer = within(patience, session.heartbeat(&beat.claims, &heard)).await;
@@ -134,10 +135,17 @@ impl Keeper {
         let claims = ids.into_iter().filter_map(|id| {
             let entry = table.get_mut(&id)?;
             let claim = entry.claim()?;
-            entry.beating = Some(number);
-            // Should the call fail, it is tried again soon.
+            entry.beating = Some(Beating {
+                number,
+                overtaken: false,
+            });
+            // Should the call fail, it is tried again soon. The last word of a fixed lease is said once: a second one
+            // would be a renewal.
             let again = (micros(entry.lease) / 10).max(10_000);
-            entry.due = now.saturating_add(again);
+            entry.due = match entry.renews() {
+                true => now.saturating_add(again),
+                false => Micros::MAX,
+            };
             Some(claim)
         });
         Beat {
@@ -155,11 +163,13 @@ impl Keeper {
         let mut unheard = 0;
         for claim in &beat.claims {
             if let Some(entry) = table.get_mut(&claim.id)
-                && entry.beating == Some(beat.number)
+                && entry.under_way(beat.number).is_some()
             {
-                entry.beating = None;
                 unheard += 1;
-                if let Some(grant) = entry.grant() {
+                entry.confirmed.set(false);
+                if entry.renews()
+                    && let Some(grant) = entry.grant()
+                {
                     grant.set_unsure(true);
                 }
             }
@@ -171,7 +181,7 @@ impl Keeper {
         }
     }
 
-    /// When the task has to look again. While a call is under way for a claim, only its end matters.
+    /// When the task has to look again.
     ///
     /// A wake that was planned stays, also when nothing needs it any more: locks that come and go then cost one idle
     /// look in a while, not one each.
@@ -188,30 +198,33 @@ impl Keeper {
         wake
     }
 
-    /// The engine said where a claim stands.
-    fn stands(&self, claim: &Claim, sent: Micros, standing: Standing) {
+    /// The answer of one heartbeat: where a claim stands.
+    fn stands(&self, claim: &Claim, number: u64, sent: Micros, standing: Standing) {
         let mut table = self.table.lock();
         let Some(entry) = table.get_mut(&claim.id) else {
             return;
         };
-        entry.beating = None;
+        // A second answer of one call counts as an old one.
+        let overtaken = entry.under_way(number).is_none_or(|beat| beat.overtaken);
         let grant = entry.grant().cloned();
         match (standing, grant) {
             (Standing::Held(held), Some(grant)) if grant.is(&held) => {
-                entry.heard(sent);
+                entry.heard(sent, overtaken);
+                // An answer that may be older than an event does not take its wish back.
+                let news = (held.wanted || !overtaken) && !grant.set_wanted(held.wanted);
                 drop(table);
-                let before = grant.set_wanted(held.wanted);
-                if held.wanted && !before {
+                if held.wanted && news {
                     self.look(&grant);
                 }
             }
             // The push was lost; this repairs it.
             (Standing::Held(held), None) => {
-                entry.heard(sent);
-                self.settle(table, claim.id, Outcome::Granted(held));
+                entry.heard(sent, overtaken);
+                self.settle(table, claim.id, News::Granted(held));
             }
             (Standing::Waiting { look_again, .. }, None) => {
-                entry.heard(sent);
+                entry.heard(sent, overtaken);
+                entry.confirmed.set(true);
                 let look = self.clock.now().saturating_add(micros(look_again));
                 entry.due = entry.due.min(look);
                 let due = entry.due;
@@ -219,7 +232,7 @@ impl Keeper {
                 self.wake_by(due);
             }
             // The grant was pushed while this answer was on its way.
-            (Standing::Waiting { .. }, Some(grant)) if grant.since >= sent => entry.heard(sent),
+            (Standing::Waiting { .. }, Some(_)) if overtaken => entry.heard(sent, overtaken),
             // Gone, or held under another fence: what we had ended.
             _ => {
                 let late = entry.valid_until() <= self.clock.now();
@@ -228,7 +241,7 @@ impl Keeper {
                 } else {
                     Ended::Forgotten
                 };
-                self.settle(table, claim.id, Outcome::Ended(why));
+                self.settle(table, claim.id, News::Ended(why));
             }
         }
     }
@@ -236,30 +249,48 @@ impl Keeper {
     /// Tells the grants whose time is over, and looks at those parked long enough.
     fn tell_what_ended(&self) {
         let now = self.clock.now();
-        let mut ended: Vec<Arc<Grant>> = Vec::new();
+        let mut ended: Vec<(Arc<Grant>, bool)> = Vec::new();
         let mut parked: Vec<Arc<Grant>> = Vec::new();
         for entry in self.table.lock().values_mut() {
             let Phase::Held {
                 grant,
-                parked: until,
+                parked: kept,
             } = &mut entry.phase
             else {
                 continue;
             };
             if grant.until() <= now {
-                ended.push(grant.clone());
-            } else if until.is_some_and(|until| until <= now) {
-                *until = None;
+                let minimum = kept.is_some_and(|kept| !kept.reusable && kept.until > now);
+                ended.push((grant.clone(), minimum));
+            } else if kept.is_some_and(|kept| kept.until <= now) {
+                *kept = None;
                 parked.push(grant.clone());
             }
         }
-        for grant in ended {
+        for (grant, minimum) in ended {
             grant.lose(Ended::Expired);
-            // The engine may still have it: what we no longer trust, others need not wait for.
-            self.discard(&grant);
+            if minimum {
+                // The engine's lease may last longer than ours: it keeps the others out a little longer.
+                let _ = self.take_out(grant.claim.id);
+            } else {
+                // The engine may still have it: what we no longer trust, others need not wait for.
+                self.discard(&grant);
+            }
             self.look(&grant);
         }
         parked.iter().for_each(|grant| self.look(grant));
+    }
+}
+
+/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out. It is made before
+/// the task is, which may be dropped without ever having run.
+pub(super) struct Renewals(pub(super) Weak<Keeper>);
+
+impl Drop for Renewals {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.0.upgrade() {
+            keeper.all_lost("the runtime that connected the client is gone");
+        }
     }
 }
 
@@ -269,11 +300,15 @@ mod tests {
     use crate::claim::Mode;
     use crate::engine::{Identity, Memory};
     use crate::name::Name;
+    use crate::session::Confirmed;
 
     async fn lock(keeper: &Keeper) -> Arc<Grant> {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
-        let granted = keeper.ask(claim, true).await.unwrap();
+        let granted = keeper
+            .ask(claim, true, &Confirmed::default())
+            .await
+            .unwrap();
         granted.expect("nobody else is there")
     }
 
@@ -288,7 +323,7 @@ mod tests {
         let clock = Clock::simulated();
         let engine = Memory::new(clock.clone());
         let who = Identity::of_this_process();
-        let keeper = Keeper::open(&engine, &who, clock.clone()).await.unwrap();
+        let keeper = Keeper::open(&engine, &who, &clock).await.unwrap();
         // Gone again before the task has run once.
         let _ = keeper.give_back(&lock(&keeper).await).await.unwrap();
         let wake = planned(&keeper).await;

@@ -9,10 +9,11 @@ use tokio::sync::Notify;
 use super::answer::within;
 use super::events::Inbox;
 use super::grant::{Grant, Home};
+use super::heartbeat::{self, Renewals};
 use super::reaper::Reaper;
-use super::table::{Outcome, Phase, Table};
+use super::table::{News, Parked, Phase, Table, Told};
 use crate::claim::{Claim, ClaimId};
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Engine, Identity, Session, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::sync::Shared;
@@ -36,7 +37,7 @@ impl Keeper {
     pub(crate) async fn open(
         engine: &dyn Engine,
         who: &Identity,
-        clock: Clock,
+        clock: &Clock,
     ) -> Result<Arc<Self>> {
         let this = Arc::new(OnceLock::<Weak<Self>>::new());
         let route = this.clone();
@@ -57,7 +58,7 @@ impl Keeper {
             home: OnceLock::new(),
         });
         let _ = this.set(Arc::downgrade(&keeper));
-        let beats = super::heartbeat::run(Arc::downgrade(&keeper), session, clock);
+        let beats = heartbeat::run(Renewals(Arc::downgrade(&keeper)), session, clock.clone());
         drop(tokio::spawn(beats));
         Ok(keeper)
     }
@@ -77,7 +78,7 @@ impl Keeper {
         &self.clock
     }
 
-    /// Makes a held write claim a read claim.
+    /// Makes a held write claim a read claim. If the engine has it no longer, that is told as a loss.
     pub(crate) async fn downgrade(&self, grant: &Grant, mode: crate::claim::Mode) -> Result<()> {
         let mut claim = grant.claim.clone();
         claim.mode = mode;
@@ -85,18 +86,22 @@ impl Keeper {
         match within(patience(&claim), self.session.claim(&claim)).await {
             Some(Ok(Standing::Held(held))) if grant.is(&held) => {
                 if let Some(entry) = self.table.lock().get_mut(&claim.id) {
-                    entry.heard(sent);
+                    // An event may have come meanwhile: it stands until a heartbeat says otherwise.
+                    entry.heard(sent, true);
+                }
+                if held.wanted {
+                    let _ = grant.set_wanted(true);
                 }
                 Ok(())
             }
             Some(Ok(_)) => {
+                // The call itself may have joined the line anew.
+                self.reap(grant);
+                let gone = News::Ended(Ended::Forgotten);
+                self.settle(self.table.lock(), claim.id, gone);
                 grant.lose(Ended::Forgotten);
-                Err(Error::new(
-                    ErrorKind::Lost,
-                    Step::Hold,
-                    "the write lock was no longer held",
-                )
-                .of(&claim.name))
+                let what = "the write lock was no longer held";
+                Err(Error::new(ErrorKind::Lost, Step::Hold, what).of(&claim.name))
             }
             Some(Err(error)) => Err(error.of(&claim.name)),
             None => Err(self.late(&claim)),
@@ -104,34 +109,42 @@ impl Keeper {
     }
 
     /// Keeps a grant without a user for a while; its home is told to look when the time is over.
-    pub(crate) fn park(&self, grant: &Grant, until: Option<Micros>) {
+    pub(crate) fn park(&self, grant: &Grant, kept: Option<Parked>) {
         if let Some(entry) = self.table.lock().get_mut(&grant.claim.id)
             && let Phase::Held { parked, .. } = &mut entry.phase
         {
-            *parked = until;
+            *parked = kept;
         }
-        if let Some(until) = until {
-            self.wake_by(until);
+        if let Some(kept) = kept {
+            self.wake_by(kept.until);
         }
     }
 
-    /// Refuses new claims from now on; whoever waits is told.
+    /// Refuses new claims from now on. Waiting tasks are told, and holders are asked to finish.
     pub(crate) fn close(&self) {
         self.reaper.progress.close();
-        let mut table = self.table.lock();
-        for entry in table.values_mut() {
-            if let Phase::Waiting { tell, .. } = &mut entry.phase
-                && let Some(waiter) = tell.take()
-            {
-                let why = "the client was shut down".to_owned();
-                let _ = waiter.send(Outcome::Ended(Ended::Down(why)));
+        let mut held = Vec::new();
+        for entry in self.table.lock().values_mut() {
+            match &mut entry.phase {
+                Phase::Asking { .. } => {}
+                Phase::Waiting { tell, .. } => {
+                    if let Some(waiter) = tell.take() {
+                        let why = "the client was shut down".to_owned();
+                        let _ = waiter.send(Told::Ended(Ended::Down(why)));
+                    }
+                }
+                Phase::Held { grant, .. } => held.push(grant.clone()),
             }
+        }
+        for grant in held {
+            grant.asked().cancel();
         }
     }
 
     /// Waits until nothing is held or to be given back, or the time is over; then closes the session. Says how
     /// many claims were left to their leases.
     pub(crate) async fn drain(&self, patience: Duration) -> Result<usize> {
+        let end = self.clock.now().saturating_add(micros(patience));
         let progress = self.reaper.progress.clone();
         let empty = async {
             loop {
@@ -143,13 +156,21 @@ impl Keeper {
                 changed.await;
             }
         };
-        let drained = tokio::time::timeout(patience, empty).await;
-        let left = if drained.is_ok() { 0 } else { self.left() };
+        let drained = within(patience, empty).await;
+        let left = if drained.is_some() { 0 } else { self.left() };
         self.all_lost("the client was shut down");
-        self.session.close().await.map(|()| left)
+        let rest = Duration::from_micros(end.saturating_sub(self.clock.now()));
+        match within(rest.max(CLOSING), self.session.close()).await {
+            Some(closed) => closed.map(|()| left),
+            None => {
+                let what = "the engine did not hear in time that the session ends; what the session has ends with its lease";
+                let error = Error::new(ErrorKind::TimedOut, Step::Close, what);
+                Err(error.on(self.engine).perhaps())
+            }
+        }
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.reaper.progress.is_closing()
     }
 
@@ -175,6 +196,9 @@ impl Keeper {
         }
     }
 }
+
+/// A shutdown may take so much longer than its patience, to tell the engine that the session ends.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// How long one call may take: an answer after the lease is worth nothing.
 pub(super) fn patience(claim: &Claim) -> Duration {

@@ -18,3 +18,4 @@ pub use self::events::Inbox;
 pub use self::grant::State;
 pub(crate) use self::grant::{Grant, Home};
 pub(crate) use self::keeper::Keeper;
+pub(crate) use self::table::{Confirmed, Parked};

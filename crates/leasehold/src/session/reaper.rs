@@ -74,9 +74,6 @@ impl<P: Deref<Target = Progress>> Drop for Open<P> {
     }
 }
 
-/// Releases under way at the same time.
-const AT_ONCE: usize = 64;
-
 impl Reaper {
     /// Starts the task. When the last sender is gone it finishes what is left and closes the session.
     #[expect(clippy::disallowed_methods, reason = "the session starts tasks")]
@@ -94,12 +91,14 @@ impl Reaper {
     }
 }
 
+/// Each job is a task of its own, so a release that hangs keeps no other waiting; it ends with its claim's lease, so there
+/// are never more than the claims of one lease.
 async fn run(session: Arc<dyn Session>, clock: Clock, mut inbox: mpsc::UnboundedReceiver<Job>) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = under_way.join_next() => {}
-            job = inbox.recv(), if under_way.len() < AT_ONCE => match job {
+            job = inbox.recv() => match job {
                 None => break,
                 Some(job) => {
                     let (session, clock) = (session.clone(), clock.clone());

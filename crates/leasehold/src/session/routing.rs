@@ -1,9 +1,9 @@
-//! Whom an event concerns.
+//! Which claims an event concerns.
 
 use std::sync::{Arc, MutexGuard};
 
 use super::keeper::Keeper;
-use super::table::{Entry, Outcome, Phase, Table};
+use super::table::{Entry, News, Phase, Table, Told};
 use crate::claim::ClaimId;
 use crate::engine::{Ended, Event};
 
@@ -11,32 +11,31 @@ impl Keeper {
     /// Routes one event.
     pub(super) fn take(&self, event: Event) {
         match event {
-            Event::Granted(id, held) => self.settle(self.table.lock(), id, Outcome::Granted(held)),
-            Event::Ended(id, why) => self.settle(self.table.lock(), id, Outcome::Ended(why)),
-            Event::Wanted(id) => {
-                let grant = self.table.lock().get(&id).and_then(Entry::grant).cloned();
-                if let Some(grant) = grant {
+            Event::Granted(id, held) => self.settle(self.table.lock(), id, News::Granted(held)),
+            Event::Ended(id, why) => self.settle(self.table.lock(), id, News::Ended(why)),
+            Event::Wanted(id) => self.note(id, |entry| {
+                entry.wanted = true;
+                if let Some(grant) = entry.grant() {
                     let _ = grant.set_wanted(true);
-                    self.look(&grant);
                 }
-            }
-            Event::Asked(id) => {
-                let grant = self.table.lock().get_mut(&id).and_then(|entry| {
-                    entry.asked = true;
-                    entry.grant().cloned()
-                });
-                if let Some(grant) = grant {
+            }),
+            Event::Asked(id) => self.note(id, |entry| {
+                entry.asked = true;
+                if let Some(grant) = entry.grant() {
                     grant.asked().cancel();
-                    self.look(&grant);
                 }
-            }
+            }),
             Event::Unsure => {
                 let now = self.clock.now();
                 for entry in self.table.lock().values_mut() {
-                    if let Some(grant) = entry.grant() {
-                        grant.set_unsure(true);
+                    entry.overtake();
+                    entry.confirmed.set(false);
+                    if entry.renews() {
+                        entry.due = entry.due.min(now);
+                        if let Some(grant) = entry.grant() {
+                            grant.set_unsure(true);
+                        }
                     }
-                    entry.due = entry.due.min(now);
                 }
                 self.wake_by(now);
             }
@@ -44,40 +43,57 @@ impl Keeper {
         }
     }
 
-    /// A claim was granted, or is gone: tells whoever waits for it or holds it.
-    pub(super) fn settle(&self, mut table: MutexGuard<'_, Table>, id: ClaimId, outcome: Outcome) {
+    /// Notes a wish about a claim, also about one whose answer is still on its way.
+    fn note(&self, id: ClaimId, wish: impl FnOnce(&mut Entry)) {
+        let grant = self.table.lock().get_mut(&id).and_then(|entry| {
+            entry.overtake();
+            wish(entry);
+            entry.grant().cloned()
+        });
+        if let Some(grant) = grant {
+            self.look(&grant);
+        }
+    }
+
+    /// A claim was granted, or is gone: tells the task that waits for it or holds it.
+    pub(super) fn settle(&self, mut table: MutexGuard<'_, Table>, id: ClaimId, news: News) {
         let Some(entry) = table.get_mut(&id) else {
             return;
         };
-        match (&mut entry.phase, outcome) {
-            (Phase::Asking { early }, outcome) => *early = Some(outcome),
-            (Phase::Waiting { claim, tell }, outcome) => {
-                // Whoever waits takes the entry on from here.
+        entry.overtake();
+        match (&mut entry.phase, news) {
+            // An end is final, whatever comes after it.
+            (Phase::Asking { early }, news) if !matches!(early, Some(News::Ended(_))) => {
+                *early = Some(news);
+            }
+            (Phase::Asking { .. }, _) => {}
+            (Phase::Waiting { claim, tell }, news) => {
+                // The waiter takes the entry on from here.
                 let Some(waiter) = tell.take() else { return };
                 let claim = claim.clone();
                 let now = self.clock.now();
                 let over = entry.valid_until() <= now;
-                let outcome = match outcome {
-                    Outcome::Granted(_) if over => Outcome::Late,
-                    Outcome::Granted(held) => {
+                let told = match news {
+                    News::Ended(why) => Told::Ended(why),
+                    News::Granted(_) if over => Told::Late,
+                    News::Granted(held) => {
                         let kept = self.session.lease(&claim);
                         let claim = Arc::unwrap_or_clone(claim);
-                        let _ = entry.hold(claim, held, kept, now, &self.clock);
-                        Outcome::Granted(held)
+                        Told::Holds(entry.hold(claim, held, kept, now, &self.clock))
                     }
-                    other => other,
                 };
                 // A waiter that is gone has armed the reaper.
-                let _ = waiter.send(outcome);
+                let _ = waiter.send(told);
                 let wake = entry.wake();
                 drop(table);
                 self.wake_by(wake);
             }
-            (Phase::Held { grant, .. }, Outcome::Granted(held)) => {
-                let _ = grant.set_wanted(held.wanted);
+            (Phase::Held { grant, .. }, News::Granted(held)) => {
+                if held.wanted {
+                    let _ = grant.set_wanted(true);
+                }
             }
-            (Phase::Held { .. }, Outcome::Busy | Outcome::Late) => {}
-            (Phase::Held { grant, .. }, Outcome::Ended(why)) => {
+            (Phase::Held { grant, .. }, News::Ended(why)) => {
                 let grant = grant.clone();
                 let _ = table.remove(&id);
                 drop(table);
@@ -91,11 +107,8 @@ impl Keeper {
     pub(super) fn all_lost(&self, why: &str) {
         let ids: Vec<_> = self.table.lock().keys().copied().collect();
         for id in ids {
-            self.settle(
-                self.table.lock(),
-                id,
-                Outcome::Ended(Ended::Down(why.to_owned())),
-            );
+            let why = Ended::Down(why.to_owned());
+            self.settle(self.table.lock(), id, News::Ended(why));
         }
     }
 }

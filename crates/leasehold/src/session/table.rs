@@ -1,6 +1,7 @@
 //! All claims of one client: what is asked for, what waits, what is held.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,6 +14,20 @@ use crate::engine::{Ended, Held};
 /// The entries by claim id.
 pub(super) type Table = ById<ClaimId, Entry>;
 
+/// Whether the engine's last word about a request was that its claim waits. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Confirmed(Arc<AtomicBool>);
+
+impl Confirmed {
+    pub(super) fn set(&self, waits: bool) {
+        self.0.store(waits, Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 pub(super) struct Entry {
     pub(super) phase: Phase,
     pub(super) lease: Duration,
@@ -23,39 +38,63 @@ pub(super) struct Entry {
     /// When to say the next word.
     pub(super) due: Micros,
     /// The heartbeat under way for it.
-    pub(super) beating: Option<u64>,
-    /// Whether somebody asked for it to be given up.
+    pub(super) beating: Option<Beating>,
+    /// Whether a holder asked for it to be given up.
     pub(super) asked: bool,
+    /// Whether an event said that another session waits for it.
+    pub(super) wanted: bool,
+    pub(super) confirmed: Confirmed,
+}
+
+/// A heartbeat under way for one claim.
+pub(super) struct Beating {
+    pub(super) number: u64,
+    /// Whether an event came after it was sent: then its answer may be older than the event.
+    pub(super) overtaken: bool,
 }
 
 pub(super) enum Phase {
-    /// The claim is on its way. The engine's push may overtake its reply.
-    Asking { early: Option<Outcome> },
+    /// The claim is on its way. An event may overtake its answer, and counts all the same.
+    Asking { early: Option<News> },
     /// It waits in the engine's line.
     Waiting {
         claim: Arc<Claim>,
-        tell: Option<oneshot::Sender<Outcome>>,
+        tell: Option<oneshot::Sender<Told>>,
     },
     /// It holds.
     Held {
         grant: Arc<Grant>,
-        /// Kept without a user until then.
-        parked: Option<Micros>,
+        parked: Option<Parked>,
     },
 }
 
-/// How an attempt ended.
-pub(super) enum Outcome {
+/// A grant that is kept without a user.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parked {
+    pub(crate) until: Micros,
+    /// Kept for this process (linger); otherwise to keep every process out (minimum hold).
+    pub(crate) reusable: bool,
+}
+
+/// What an event or a heartbeat said of a claim.
+pub(super) enum News {
     Granted(Held),
+    Ended(Ended),
+}
+
+/// How an attempt ended.
+pub(super) enum Told {
+    Holds(Arc<Grant>),
     /// A try found no room.
     Busy,
-    /// Granted, and told after our own lease ended: by now it may be somebody else's, or still ours.
+    /// Granted, and told after our own lease ended: the engine may have given it to another session by now.
     Late,
     Ended(Ended),
 }
 
 impl Entry {
-    pub(super) fn new(lease: Duration, keep_alive: bool) -> Self {
+    pub(super) fn new(lease: Duration, keep_alive: bool, confirmed: Confirmed) -> Self {
+        confirmed.set(false);
         Self {
             phase: Phase::Asking { early: None },
             lease,
@@ -64,19 +103,44 @@ impl Entry {
             due: Micros::MAX,
             beating: None,
             asked: false,
+            wanted: false,
+            confirmed,
         }
     }
 
-    /// The engine acknowledged a word that was sent then.
-    pub(super) fn heard(&mut self, sent: Micros) {
+    /// The engine acknowledged a word that was sent then. `overtaken`: an event came in between, and stands.
+    pub(super) fn heard(&mut self, sent: Micros, overtaken: bool) {
+        let planned = self.due;
         self.said = self.said.max(sent);
         self.due = self.said.saturating_add(micros(self.lease) / 3);
         if let Phase::Held { grant, .. } = &self.phase {
             grant.extend(self.valid_until());
-            if !self.keep_alive {
-                self.due = Micros::MAX;
+            if !overtaken {
+                grant.set_unsure(false);
             }
         }
+        if !self.renews() {
+            self.due = Micros::MAX;
+        } else if overtaken {
+            self.due = self.due.min(planned);
+        }
+    }
+
+    /// An event came: an answer that is under way does not undo it.
+    pub(super) fn overtake(&mut self) {
+        if let Some(beating) = &mut self.beating {
+            beating.overtaken = true;
+        }
+    }
+
+    /// The heartbeat of this number, if it is the one under way; it is over then.
+    pub(super) fn under_way(&mut self, number: u64) -> Option<Beating> {
+        self.beating.take_if(|beating| beating.number == number)
+    }
+
+    /// Whether heartbeats are owed: for a place in line always, for a lock unless its lease is fixed.
+    pub(super) fn renews(&self) -> bool {
+        self.keep_alive || !matches!(self.phase, Phase::Held { .. })
     }
 
     /// The claim holds from now on; the engine keeps it so long without a word.
@@ -91,6 +155,9 @@ impl Entry {
         let waited = matches!(self.phase, Phase::Waiting { .. });
         let valid = now..self.valid_until();
         let grant = Arc::new(Grant::new(claim, held, kept, valid, clock));
+        if self.wanted {
+            let _ = grant.set_wanted(true);
+        }
         if self.asked {
             grant.asked().cancel();
         }
@@ -130,7 +197,7 @@ impl Entry {
         matches!(self.phase, Phase::Asking { .. })
     }
 
-    /// When something has to be done about it.
+    /// When something has to be done about it. While a heartbeat is under way for it, only its end matters.
     pub(super) fn wake(&self) -> Micros {
         let due = match self.beating {
             Some(_) => Micros::MAX,
@@ -139,9 +206,9 @@ impl Entry {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
             Phase::Waiting { .. } => due,
-            Phase::Held { grant, parked } => {
-                due.min(grant.until()).min(parked.unwrap_or(Micros::MAX))
-            }
+            Phase::Held { grant, parked } => due
+                .min(grant.until())
+                .min(parked.map_or(Micros::MAX, |parked| parked.until)),
         }
     }
 }

@@ -1,25 +1,27 @@
 //! The line of one name inside this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::ask::Ask;
-use super::state::{Active, Parked, State, Wake, Wakes};
-use super::turn::{End, Front, Turn};
-use super::{Bound, Registry};
+use super::state::{State, Wake, Wakes, reenter};
+use super::turn::{Front, Turn};
+use super::{Bound, Registry, Turns};
 use crate::claim::{Claim, Mode};
-use crate::clock::{Micros, micros};
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
-use crate::session::{Grant, Keeper, State as Validity};
+use crate::session::{Grant, Keeper};
 use crate::sync::Shared;
 
 /// The line of one name inside this process.
 pub(crate) struct Local {
     name: Name,
-    keeper: Arc<Keeper>,
+    pub(super) keeper: Arc<Keeper>,
     pub(super) bound: Bound,
     registry: Arc<Registry>,
-    state: Shared<State>,
+    /// Alive while a client or a handle is: without one a grant need not linger.
+    pub(super) turns: Weak<Turns>,
+    pub(super) state: Shared<State>,
 }
 
 /// How an ask begins.
@@ -39,12 +41,14 @@ impl Local {
         keeper: Arc<Keeper>,
         bound: Bound,
         registry: Arc<Registry>,
+        turns: Weak<Turns>,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
             keeper,
             bound,
             registry,
+            turns,
             state: Shared::default(),
         })
     }
@@ -55,6 +59,10 @@ impl Local {
 
     pub(crate) fn keeper(&self) -> &Keeper {
         &self.keeper
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.keeper.clock().now()
     }
 
     /// Waits for a turn; none if the ask was a try and there was no room.
@@ -78,24 +86,32 @@ impl Local {
         };
         match wake {
             Wake::Turn(turn) => Ok(Some(turn)),
-            Wake::Front(front) => {
-                let granted = self.ask_engine(ask).await?;
-                Ok(granted.and_then(|grant| front.granted(ask, grant)))
-            }
+            Wake::Failed(error) => Err(error),
+            Wake::Front(front) => match self.ask_engine(ask).await {
+                Ok(granted) => Ok(granted.and_then(|grant| front.granted(ask, grant))),
+                Err(error) => {
+                    front.failed(&error);
+                    Err(error)
+                }
+            },
         }
     }
 
     fn begin(self: &Arc<Self>, ask: &Ask) -> Result<Start> {
         let mut state = self.state.lock();
-        if ask.reentrant {
-            if let Some(turn) = state.reenter(self, ask) {
+        if ask.is_reentrant() {
+            if let Some(turn) = reenter(&mut state.actives, self, ask) {
                 return Ok(Start::Turn(turn));
             }
             self.refuse_upgrade(&state, ask)?;
         } else if ask.waits {
             self.warn_if_waiting_for_itself(&state, ask);
         }
-        if ask.strict {
+        // Looked at under the lock: after a shutdown has told the waiting tasks no task joins them.
+        if self.keeper.is_closing() {
+            return Err(Error::closed(Step::Turn).of(&self.name));
+        }
+        if ask.terms.strict {
             return Ok(Start::Alone);
         }
         if let Some(turn) = state.serve(self, ask) {
@@ -108,9 +124,8 @@ impl Local {
                 Start::Alone
             });
         }
-        if state.actives.is_empty() && state.queue.is_empty() && !state.front {
-            state.front = true;
-            return Ok(Start::Front(Front::new(self)));
+        if state.actives.is_empty() && state.queue.is_empty() && state.front.is_none() {
+            return Ok(Start::Front(state.go(self, ask)));
         }
         let (ticket, told) = state.join(ask.clone());
         let mut wakes = Wakes::new();
@@ -120,12 +135,34 @@ impl Local {
         Ok(Start::Wait(ticket, told))
     }
 
-    fn ask_engine(&self, ask: &Ask) -> impl Future<Output = Result<Option<Arc<Grant>>>> {
+    /// Asks the engine. What only lingers here and would be in the way is given back first.
+    async fn ask_engine(self: &Arc<Self>, ask: &Ask) -> Result<Option<Arc<Grant>>> {
+        loop {
+            let idle = self.state.lock().take_idle(|active| active.excludes(ask));
+            let Some(grant) = idle else { break };
+            if let Err(error) = self.keeper.give_back(&grant).await {
+                tracing::debug!(%error, "giving back what lingers");
+            }
+        }
         let claim = Claim {
             waits: ask.waits,
-            ..Claim::new(self.name.clone(), ask.mode, ask.lease)
+            ..Claim::new(self.name.clone(), ask.mode, ask.terms.lease)
         };
-        self.keeper.ask(claim, ask.keep_alive)
+        self.keeper
+            .ask(claim, ask.terms.keep_alive, &ask.confirmed)
+            .await
+    }
+
+    /// What a wait that ran out of time is told: that the name is busy, if that was seen during the wait, and
+    /// otherwise that the engine did not say.
+    pub(crate) fn out_of_time(&self, ask: &Ask) -> Result<()> {
+        let busy = ask.confirmed.get() || self.state.lock().seen_busy(ask.since);
+        if busy {
+            return Ok(());
+        }
+        let what = "the engine did not say within the time given whether the name is free";
+        let error = Error::new(ErrorKind::TimedOut, Step::Claim, what);
+        Err(error.of(&self.name).perhaps())
     }
 
     /// A new grant, with its first turn.
@@ -135,7 +172,7 @@ impl Local {
         let fence = state.add(&self, grant.clone(), ask);
         let fence = fence.expect("a new grant has a fence");
         if was_front {
-            state.front = false;
+            state.front = None;
         }
         state.advance(&self, &mut wakes);
         drop(state);
@@ -146,127 +183,27 @@ impl Local {
     /// The task at the engine gave up; the next one may go.
     pub(super) fn leave_front(self: &Arc<Self>) {
         let mut wakes = Wakes::new();
+        let now = self.now();
         let mut state = self.state.lock();
-        state.front = false;
-        state.advance(self, &mut wakes);
-        drop(state);
-        send(wakes);
-    }
-
-    /// A turn ended: hand the grant over, keep it, or give it back. Looks at the clock, so that the grant knows
-    /// afterwards whether it is lost.
-    pub(super) fn finish(self: &Arc<Self>, grant: &Arc<Grant>, fence: crate::fence::Fence) -> End {
-        let lost = grant.state() == Validity::Lost;
-        let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
-        let Some(index) = state.find(grant) else {
-            return End::Kept;
-        };
-        let users = &mut state.actives[index].users;
-        if let Some(at) = users.iter().position(|user| user.fence == fence) {
-            users[at].depth -= 1;
-            if users[at].depth > 0 {
-                return End::Kept;
-            }
-            let _ = users.swap_remove(at);
-        }
-        let end = self.after_turn(&mut state, index, lost, &mut wakes);
-        drop(state);
-        send(wakes);
-        end
-    }
-
-    /// Decides what happens to a grant that may have no user left.
-    fn after_turn(
-        self: &Arc<Self>,
-        state: &mut State,
-        index: usize,
-        lost: bool,
-        wakes: &mut Wakes,
-    ) -> End {
-        let active = &mut state.actives[index];
-        if active.users.is_empty()
-            && !lost
-            && let Some(until) = active.at_least
-            && self.keeper.clock().now() < until
-        {
-            self.park(active, until, false);
-            return End::Kept;
-        }
-        state.advance(self, wakes);
-        let active = &mut state.actives[index];
-        if !active.users.is_empty() {
-            return End::Kept;
-        }
-        let grant = &active.grant;
-        if !lost
-            && !grant.is_wanted()
-            && !grant.is_asked()
-            && grant.has_fences()
-            && !active.linger.is_zero()
-        {
-            let now = self.keeper.clock().now();
-            self.park(active, now.saturating_add(micros(active.linger)), true);
-            return End::Kept;
-        }
-        state.forget(index);
-        // Whoever waited for this grant now goes to the engine.
-        state.advance(self, wakes);
-        End::GiveBack
-    }
-
-    /// Keeps a grant without a user: for nobody while its minimum lasts, else for this process while it lingers.
-    fn park(self: &Arc<Self>, active: &mut Active, until: Micros, reusable: bool) {
-        active.parked = Some(Parked {
-            until,
-            _home: self.clone(),
-            reusable,
-        });
-        self.keeper.park(&active.grant, Some(until));
-    }
-
-    /// How often the user of a turn has entered it.
-    pub(super) fn depth(&self, grant: &Arc<Grant>, fence: crate::fence::Fence) -> u32 {
-        let mut state = self.state.lock();
-        let Some(index) = state.find(grant) else {
-            return 0;
-        };
-        let mut users = state.actives[index].users.iter();
-        let user = users.find(|user| user.fence == fence);
-        user.map_or(0, |user| user.depth)
-    }
-
-    /// A writer became a reader: readers of this process may join it.
-    pub(super) fn now_read(self: &Arc<Self>, grant: &Arc<Grant>) {
-        let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
-        if let Some(index) = state.find(grant) {
-            state.actives[index].mode = Mode::Read;
+        if state.front.take().is_some_and(|front| front.get()) {
+            state.busy_until = now;
         }
         state.advance(self, &mut wakes);
         drop(state);
         send(wakes);
     }
 
-    /// Gives back what only lingers.
-    pub(super) fn give_up_idle(self: &Arc<Self>) {
-        let idle = |a: &Active| {
-            a.users.is_empty() && a.parked.as_ref().is_some_and(|parked| parked.reusable)
-        };
-        let grants: Vec<_> = {
-            let mut state = self.state.lock();
-            let grants = state
-                .actives
-                .iter()
-                .filter(|a| idle(a))
-                .map(|a| a.grant.clone())
-                .collect();
-            state.actives.retain(|a| !idle(a));
-            grants
-        };
-        for grant in grants {
-            self.keeper.discard(&grant);
-        }
+    /// The tasks that wait here would meet the same error, one after the other: all of them fail now.
+    pub(super) fn fail_all(&self, error: &Error) {
+        let mut wakes = Wakes::new();
+        self.state.lock().fail_all(error, &mut wakes);
+        send(wakes);
+    }
+
+    /// The client is being shut down: waiting tasks are told, and what only lingers is given back.
+    pub(super) fn close(self: &Arc<Self>) {
+        self.fail_all(&Error::closed(Step::Turn).of(&self.name));
+        self.give_up_idle();
     }
 
     fn refuse_upgrade(&self, state: &State, ask: &Ask) -> Result<()> {
@@ -296,32 +233,6 @@ impl Local {
     }
 }
 
-impl Local {
-    /// Something about a grant changed: hands it on or gives it back, if that is due.
-    pub(super) fn look(self: &Arc<Self>, grant: &Arc<Grant>) {
-        let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
-        let Some(index) = state.find(grant) else {
-            return;
-        };
-        let active = &state.actives[index];
-        let over = active.parked.as_ref().is_some_and(|parked| {
-            let done = parked.until <= self.keeper.clock().now();
-            let wanted = grant.is_wanted() || grant.is_asked();
-            done || grant.state() == Validity::Lost || (parked.reusable && wanted)
-        });
-        if over && active.users.is_empty() {
-            state.forget(index);
-        }
-        state.advance(self, &mut wakes);
-        drop(state);
-        if over {
-            self.keeper.discard(grant);
-        }
-        send(wakes);
-    }
-}
-
 impl Drop for Local {
     fn drop(&mut self) {
         self.registry.forget(&self.name);
@@ -342,11 +253,8 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Only without the lock: a wake that nobody takes is dropped here, and its `Drop` locks again.
-fn send(wakes: Wakes) {
-    if wakes.is_empty() {
-        return;
-    }
+/// Only without the lock: a wake whose task is gone is dropped here, and its `Drop` locks again.
+pub(super) fn send(wakes: Wakes) {
     for (tell, wake) in wakes {
         drop(tell.send(wake));
     }

@@ -7,6 +7,7 @@
 //! the engine. So a future may be dropped at any await.
 
 mod ask;
+mod finish;
 mod local;
 mod owner;
 mod registry;
@@ -57,7 +58,7 @@ impl Default for Bound {
     }
 }
 
-/// The lines of this process, by name.
+/// The lines of this process, by name. It lives as long as a client or a handle; then what lingers is given back.
 pub(crate) struct Turns {
     keeper: Arc<Keeper>,
     bound: Bound,
@@ -65,22 +66,23 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn new(keeper: Arc<Keeper>, bound: Bound) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, bound: Bound) -> Arc<Self> {
         let registry = Arc::<Registry>::default();
         let home: Weak<Registry> = Arc::downgrade(&registry);
         keeper.set_home(home);
-        Self {
+        Arc::new(Self {
             keeper,
             bound,
             registry,
-        }
+        })
     }
 
-    /// The line of a name; it lives as long as somebody uses it. A name that is in use is known to be good.
-    pub(crate) fn local(&self, name: &str) -> Result<Arc<Local>> {
+    /// The line of a name; it lives as long as a task uses it. A name that is in use is known to be good.
+    pub(crate) fn local(self: &Arc<Self>, name: &str) -> Result<Arc<Local>> {
         self.registry.find_or_add(name, || {
             let (name, keeper) = (Name::new(name)?, self.keeper.clone());
-            Ok(Local::new(name, keeper, self.bound, self.registry.clone()))
+            let (registry, turns) = (self.registry.clone(), Arc::downgrade(self));
+            Ok(Local::new(name, keeper, self.bound, registry, turns))
         })
     }
 
@@ -88,9 +90,18 @@ impl Turns {
         &self.keeper
     }
 
-    /// Gives back every grant that nobody uses.
-    pub(crate) fn settle(&self) {
-        let locals = self.registry.all();
-        locals.iter().for_each(|local| local.give_up_idle());
+    /// Ends every wait inside this process, and gives back every grant without a user.
+    pub(crate) fn close(&self) {
+        for local in self.registry.all() {
+            local.close();
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        for local in self.registry.all() {
+            local.give_up_idle();
+        }
     }
 }

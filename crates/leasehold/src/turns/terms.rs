@@ -44,13 +44,17 @@ impl Default for Terms {
 
 impl Terms {
     pub(crate) fn check(&self) -> Result<()> {
-        if LEASE.contains(&self.lease) {
+        let (lease, min_hold) = (self.lease, self.min_hold);
+        let what = if !LEASE.contains(&lease) {
+            format!("a lease of {lease:?} was asked for; leases are from 20 ms to 24 h")
+        } else if min_hold > lease && !self.keep_alive {
+            format!(
+                "a minimum hold of {min_hold:?} is longer than the lease of {lease:?}, which is not renewed: \
+                 ask for a longer lease, or keep it alive"
+            )
+        } else {
             return Ok(());
-        }
-        let what = format!(
-            "a lease of {:?} was asked for; leases are from 20 ms to 24 h",
-            self.lease
-        );
+        };
         Err(Error::new(ErrorKind::Invalid, Step::Claim, what))
     }
 }

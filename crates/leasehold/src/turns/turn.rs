@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::ask::Ask;
 use super::local::Local;
-use crate::claim::Mode;
 use crate::engine::Release;
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::session::Grant;
 
@@ -20,9 +19,9 @@ pub(crate) struct Turn {
 
 /// What to do with a grant when a turn on it has ended.
 pub(super) enum End {
-    /// Somebody else uses it, or it is kept for a while.
+    /// Another task uses it, or it is kept for a while.
     Kept,
-    /// Nobody needs it: give it back.
+    /// No task needs it: give it back.
     GiveBack,
 }
 
@@ -67,14 +66,7 @@ impl Turn {
         let Some(local) = &self.local else {
             return Ok(());
         };
-        if local.depth(&self.grant, self.fence) > 1 {
-            let what = "the write lock was entered more than once; release the inner guards first";
-            let error = Error::new(ErrorKind::Invalid, Step::Hold, what);
-            return Err(error.of(local.name()));
-        }
-        local.keeper().downgrade(&self.grant, Mode::Read).await?;
-        local.now_read(&self.grant);
-        Ok(())
+        local.downgrade(&self.grant, self.fence).await
     }
 }
 
@@ -96,6 +88,16 @@ impl Front {
     pub(super) fn new(local: &Arc<Local>) -> Self {
         let local = Some(local.clone());
         Self { local }
+    }
+
+    /// The engine, or the way to it, failed. What concerns this request alone lets the next task go.
+    pub(super) fn failed(mut self, error: &Error) {
+        if error.is_for_all()
+            && let Some(local) = self.local.take()
+        {
+            local.state.lock().front = None;
+            local.fail_all(error);
+        }
     }
 
     /// The engine said yes.

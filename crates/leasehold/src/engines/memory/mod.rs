@@ -3,8 +3,7 @@
 mod session;
 mod world;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,23 +22,16 @@ use crate::name::Name;
 #[derive(Debug, Clone)]
 pub struct Memory {
     world: Arc<World>,
-    label: String,
 }
 
 /// The engine of a `memory:` URL. `memory:LABEL` is the same lines wherever it is opened in this process.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    static LABELLED: OnceLock<Mutex<HashMap<String, Weak<World>>>> = OnceLock::new();
     url.params().finish()?;
-    let label = url.path().to_owned();
-    if label.is_empty() {
-        return Ok(Arc::new(Memory::new(Clock::boot())));
-    }
-    let labelled = LABELLED.get_or_init(Mutex::default);
-    let mut labelled = labelled.lock().unwrap_or_else(PoisonError::into_inner);
-    let world = labelled.get(&label).and_then(Weak::upgrade);
-    let world = world.unwrap_or_else(|| World::new(Clock::boot()));
-    let _ = labelled.insert(label.clone(), Arc::downgrade(&world));
-    Ok(Arc::new(Memory { world, label }))
+    let world = match url.path() {
+        "" => World::new(Clock::boot(), String::new()),
+        label => World::labelled(label),
+    };
+    Ok(Arc::new(Memory { world }))
 }
 
 impl Memory {
@@ -55,8 +47,7 @@ impl Memory {
     /// ```
     pub fn new(clock: Clock) -> Self {
         Self {
-            world: World::new(clock),
-            label: String::new(),
+            world: World::new(clock, String::new()),
         }
     }
 }
@@ -68,7 +59,7 @@ impl Engine for Memory {
     }
 
     fn location(&self) -> String {
-        match self.label.as_str() {
+        match self.world.label.as_str() {
             "" => format!("memory:#{:p}", Arc::as_ptr(&self.world)),
             label => format!("memory:{label}"),
         }
@@ -179,6 +170,22 @@ mod tests {
     use super::*;
     use crate::engine::{Claim, Release, Standing};
     use crate::fence::Fence;
+
+    #[test]
+    fn a_label_is_the_same_lines_and_is_forgotten_after_use() {
+        let url = |label: &str| Url::parse(&format!("memory:{label}")).unwrap();
+        let (one, two) = (World::labelled("shared"), World::labelled("shared"));
+        assert!(Arc::ptr_eq(&one, &two));
+        for number in 0..1_000 {
+            drop(open(&url(&format!("once:{number}"))).unwrap());
+        }
+        drop((one, two));
+        let kept = world::labels().lock().keys().cloned().collect::<Vec<_>>();
+        let ours = kept
+            .iter()
+            .filter(|label| label.starts_with("once:") || *label == "shared");
+        assert_eq!(ours.count(), 0, "{kept:?}");
+    }
 
     #[tokio::test]
     async fn idle_names_are_forgotten_however_quick() {

@@ -1,7 +1,7 @@
 //! What the sessions of one memory engine share, and when a line is forgotten.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::claim::{ById, SessionId};
 use crate::clock::Micros;
@@ -14,6 +14,8 @@ use crate::sync::Shared;
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clock: Clock,
+    /// What other engines of this process find it by; empty for lines of one engine alone.
+    pub(super) label: String,
     /// How far the wall clock was ahead when all began. Fences follow it from there, also when it is set back.
     wall_ahead: Micros,
     pub(super) state: Shared<State>,
@@ -41,14 +43,26 @@ pub(super) type Idle = VecDeque<(u64, Name)>;
 const REMEMBERED: usize = 64;
 
 impl World {
-    pub(super) fn new(clock: Clock) -> Arc<Self> {
+    pub(super) fn new(clock: Clock, label: String) -> Arc<Self> {
         let wall_ahead = clock.wall().saturating_sub(clock.now());
         let state = Shared::default();
         Arc::new(Self {
             clock,
+            label,
             wall_ahead,
             state,
         })
+    }
+
+    /// The lines of this label, wherever in this process they are asked for.
+    pub(super) fn labelled(label: &str) -> Arc<Self> {
+        let mut labels = labels().lock();
+        if let Some(world) = labels.get(label).and_then(Weak::upgrade) {
+            return world;
+        }
+        let world = Self::new(Clock::boot(), label.to_owned());
+        let _ = labels.insert(label.to_owned(), Arc::downgrade(&world));
+        world
     }
 
     pub(super) fn moment(&self) -> Moment {
@@ -65,8 +79,30 @@ impl World {
     }
 }
 
+/// The labels in use.
+pub(super) fn labels() -> &'static Shared<HashMap<String, Weak<World>>> {
+    static LABELS: OnceLock<Shared<HashMap<String, Weak<World>>>> = OnceLock::new();
+    LABELS.get_or_init(Shared::default)
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.label.is_empty() {
+            return;
+        }
+        let mut labels = labels().lock();
+        // Lines with the same label may have been made anew meanwhile.
+        if labels
+            .get(&self.label)
+            .is_some_and(|world| world.strong_count() == 0)
+        {
+            let _ = labels.remove(&self.label);
+        }
+    }
+}
+
 impl Kept {
-    /// Remembers to forget the line, if nobody is in it.
+    /// Remembers to forget the line, if it is idle.
     pub(super) fn list(&mut self, name: &Name, idle: &mut Idle) {
         if self.line.is_idle() && !self.listed {
             self.listed = true;

@@ -1,0 +1,156 @@
+//! How to connect, and how patiently.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::engine::{Clock, Engine, Identity, Level, url_engine};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::session::Keeper;
+use crate::turns::{Bound, Terms, Turns};
+
+/// How to connect.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// use leasehold::engine::Level;
+/// use std::time::Duration;
+///
+/// let client = leasehold::Options::new()
+///     .require(Level::L2)
+///     .lease(Duration::from_secs(5))
+///     .connect("memory:")
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "options do nothing until they connect"]
+pub struct Options {
+    require: Option<Level>,
+    lease: Option<Duration>,
+    bound: Bound,
+    identity: Option<Identity>,
+    clock: Clock,
+    patience: Option<Duration>,
+}
+
+/// How long a passing refusal is borne by a connect.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Refuses to connect unless the engine reaches this level.
+    pub const fn require(mut self, level: Level) -> Self {
+        self.require = Some(level);
+        self
+    }
+
+    /// The lease of locks that set none of their own; 10 s unless set.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How long a grant may stay in this process while another waits.
+    pub const fn bound(mut self, bound: Bound) -> Self {
+        self.bound = bound;
+        self
+    }
+
+    /// What `status` shows of this client.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// The clock validity is counted on; a test drives a simulated one.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// For how long a connect is tried again while the engine cannot be reached, is starting or is failing over; 2 s
+    /// unless set, and zero for one attempt. What waiting cannot mend (a wrong URL, a wrong password) is told at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// use std::time::Duration;
+    /// let options = leasehold::Options::new().patience(Duration::from_secs(30));
+    /// let client = options.connect("memory:").await?;
+    /// # Ok(()) }
+    /// ```
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Connects to the engine of a URL, as [`connect`](crate::connect()).
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect()), and [`ErrorKind::Unsupported`] if a required level is not reached.
+    pub async fn connect(self, url: &str) -> Result<Client> {
+        let engine = url_engine(url)?;
+        self.open(engine).await
+    }
+
+    /// Opens a session of an engine that is there already.
+    ///
+    /// # Errors
+    /// What the engine says, and [`ErrorKind::Unsupported`] if a required level is not reached.
+    pub async fn open(self, engine: Arc<dyn Engine>) -> Result<Client> {
+        if let Some(level) = self.require {
+            engine.guarantees().require(level)?;
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            let what = "not inside a tokio runtime; use leasehold::blocking, or call this from one";
+            return Err(Error::new(ErrorKind::Invalid, Step::Connect, what));
+        }
+        let who = self.identity.unwrap_or_else(Identity::of_this_process);
+        let patience = self.patience.unwrap_or(PATIENCE);
+        let open = || Keeper::open(&*engine, &who, &self.clock);
+        let keeper = patiently(patience, &self.clock, open).await?;
+        let mut terms = Terms::default();
+        terms.lease = self.lease.unwrap_or(terms.lease);
+        let turns = Turns::new(keeper, self.bound);
+        Ok(Client::new(turns, engine, who, terms))
+    }
+}
+
+/// Tries until it succeeds, fails for good, or the time is over. The last error says how long it was tried.
+async fn patiently<T, F>(
+    patience: Duration,
+    clock: &Clock,
+    mut open: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let begin = clock.now();
+    let mut slept = Duration::ZERO;
+    let mut pause = Duration::from_millis(20);
+    let mut attempts = 0_u32;
+    loop {
+        attempts += 1;
+        let error = match open().await {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error,
+        };
+        // A clock that a test has stopped shows no time passing.
+        let passed = slept.max(Duration::from_micros(clock.now() - begin));
+        if !error.is_transient() || error.may_have_happened() || passed >= patience {
+            return Err(match attempts {
+                1 => error,
+                _ => error.tried(attempts, passed),
+            });
+        }
+        tracing::debug!(%error, attempts, "connecting again");
+        pause = pause.min(patience - passed);
+        tokio::time::sleep(pause).await;
+        slept += pause;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
