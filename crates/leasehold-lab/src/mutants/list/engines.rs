@@ -244,9 +244,9 @@ pub(super) const ENGINES: &[Mutant] = &[
     ),
     mutant(
         "zookeeper: a silent server is waited for",
-        "engines/zookeeper/client/connection.rs",
-        "self.theirs > 2",
-        "self.theirs > if PLANTED { u32::MAX - 1 } else { 2 }",
+        "engines/zookeeper/client/session.rs",
+        "silent > SILENT_TICKS",
+        "!PLANTED && silent > SILENT_TICKS",
         "test zookeeper hazards::ensemble::a_client_leaves_a_member_that_says_nothing",
     ),
     mutant(
@@ -262,6 +262,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "needed == given ||",
         "needed == given || (PLANTED && needed < given) ||",
         "test zookeeper hazards::leases::a_dead_holders_lock_passes_on_after_its_own_lease",
+    ),
+    mutant(
+        "zookeeper: sessions are heard one after the other",
+        "engines/ordered/session.rs",
+        "let _ = beats.spawn(async move {",
+        "if PLANTED {\n                let _ = beats.join_next().await;\n            }\n            let _ = beats.spawn(async move {",
+        "test zookeeper hazards::leases::a_silent_session_costs_no_other_its_locks",
     ),
     mutant(
         "zookeeper: a lost answer to a create is not settled",
