@@ -122,9 +122,10 @@ async fn play(
     }
     let at_once = ending == Ending::Killed && bed.death_is_noticed;
     let now = at_once.then(|| Clock::boot().wall());
-    // A look may change how a line is kept: one scene is played without.
+    // A look may change how a line is kept: one scene is played without. And where a death is noticed the next one holds.
     let lines = match scene {
         Scene::Fixed => Vec::new(),
+        _ if at_once => Vec::new(),
         _ => look(cast, &names).await,
     };
     let (mut parts, mut bells) = (JoinSet::new(), Vec::new());
