@@ -93,7 +93,7 @@ impl Engine for File {
             Level::L2,
             [Kept, Fenced, Kept, Kept, Absent, Absent],
         )
-        .scope("every process of this machine that uses this directory")
+        .scope("the processes of one user on this machine that use this directory")
         .dead_holder("at once")
     }
 
