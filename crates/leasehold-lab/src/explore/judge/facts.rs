@@ -270,7 +270,8 @@ impl State {
                 || self.lives[fact.client].closing.is_some();
             let lease = fact.lease.as_micros() as u64;
             let expired = fact.fixed && fact.granted.is_some_and(|granted| now >= granted + lease);
-            let over = over || expired || !self.near(fact.lease);
+            // What was not renewed ends by itself.
+            let over = over || expired || fact.troubled || !self.near(fact.lease);
             !over && now > due + AT_ONCE && !used() && !asked()
         };
         if let Some(fact) = self.facts.values().find(idle) {
