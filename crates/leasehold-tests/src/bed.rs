@@ -24,14 +24,14 @@ pub struct Bed {
     pub step: Duration,
     /// Whether the lock of a process that is killed passes on at once, without waiting for the end of the lease.
     pub death_is_noticed: bool,
-    /// An option of its URL that makes it give up soon on a server that says nothing.
-    pub hasty: &'static str,
+    /// Whether the others can go on now that a process was stopped: it may have been inside what only one can do at a time.
+    pub stands_aside: Box<dyn Fn() -> bool + Send + Sync>,
     /// What the engine has stored that would stay for ever.
     pub endless: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
 impl Bed {
-    /// A bed of one engine: a lease of 900 ms, calls a quarter of a millisecond apart.
+    /// A bed of one engine: a lease of 1.5 s, calls a quarter of a millisecond apart.
     pub fn new(
         locker: &'static str,
         ports: &[u16],
@@ -41,10 +41,10 @@ impl Bed {
             locker,
             ports: ports.to_vec(),
             url: Box::new(url),
-            lease: Duration::from_millis(900),
+            lease: Duration::from_millis(1_500),
             step: Duration::from_micros(250),
             death_is_noticed: false,
-            hasty: "",
+            stands_aside: Box::new(|| true),
             endless: Box::new(Vec::new),
         }
     }
@@ -81,16 +81,12 @@ impl Bed {
         opened.expect("a session")
     }
 
-    /// A proxy before each of its servers, and the URL by them, with [`hasty`](Self::hasty).
+    /// A proxy before each of its servers, and the URL by them.
     pub fn proxies(&self) -> (Vec<Proxy>, String) {
         let proxies: Vec<_> = self.ports.iter().map(|port| Proxy::before(*port)).collect();
         let ports: Vec<_> = proxies.iter().map(|proxy| proxy.port).collect();
         let url = (self.url)(&ports);
-        let sign = if url.contains('?') { '&' } else { '?' };
-        match self.hasty {
-            "" => (proxies, url),
-            hasty => (proxies, format!("{url}{sign}{hasty}")),
-        }
+        (proxies, url)
     }
 
     /// A process that locks on command.

@@ -10,3 +10,6 @@ pub mod lost_answers;
 pub mod overload;
 
 pub use self::bed::Bed;
+
+/// The lease of locks beside a name that is spoiled: long enough that a busy machine renews it in time.
+pub const ISOLATED: std::time::Duration = std::time::Duration::from_millis(2_500);

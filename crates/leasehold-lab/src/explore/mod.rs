@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{Clock, Engine, Identity, Memory, Query};
-use leasehold::{Bound, Client, Options, Owner};
+use leasehold::engine::{Claim, Clock, Engine, Identity, Inbox, Memory, Mode, Query};
+use leasehold::{Bound, Client, Name, Options, Owner};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -24,7 +24,7 @@ use self::actor::{Actor, Stalled};
 use self::chance::{Chance, Key};
 use self::courier::Courier;
 use self::judge::{Broken, Judge};
-use self::program::{OWNERS, Program, TURNS};
+use self::program::{Kind, OWNERS, Program, TURNS};
 use crate::Outcome;
 
 /// How long a grant may stay with a client while another waits.
@@ -113,6 +113,7 @@ async fn play(
         return Ok(());
     }
     sleep(judge.patience()).await;
+    touch(program, engine).await?;
     for line in engine.inspect(&Query::all()).await? {
         let (holders, waiters) = (line.holders.len(), line.waiters.len());
         judge.accuse(
@@ -124,6 +125,24 @@ async fn play(
         );
     }
     Ok(())
+}
+
+/// What has ended by its lease is gone when the line is next used.
+async fn touch(program: &Program, engine: &Memory) -> Outcome<()> {
+    let session = engine
+        .open(&Identity::of_this_process(), Inbox::new(|_| {}))
+        .await?;
+    for (number, kind) in program.world.names.iter().enumerate() {
+        let mode = match *kind {
+            Kind::Mutex => Mode::Mutex,
+            Kind::ReadWrite => Mode::Read,
+            Kind::Permits(of) => Mode::Permits { count: 1, of },
+        };
+        let claim = Claim::new(Name::new(name(number))?, mode, program.world.lease);
+        let _ = session.claim(&claim).await?;
+        let _ = session.release(&claim, 0).await?;
+    }
+    Ok(session.close().await?)
 }
 
 /// The clients, each known to its own tasks alone, and the tasks.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, Guard, Name, Owner};
+use leasehold::{Client, ErrorKind, Fence, Guard, Name, Owner};
 
 use crate::Outcome;
 use crate::history::{Call, Log, What};
@@ -117,14 +117,40 @@ pub(crate) async fn take_whole(
     }
 }
 
+/// How often an eviction is asked for again: a worker may stand still inside a transaction for as long as a pause lasts.
+const ASKED_AGAIN: usize = 10;
+
+/// Takes away the grant of this fence; whether it did, or may have. By its fence a lock is taken away once, however often
+/// that is asked for.
+async fn evict(client: &Client, name: &str, fence: Fence) -> Outcome<bool> {
+    let mut perhaps = false;
+    for _ in 0..ASKED_AGAIN {
+        match client.evict(name, Some(fence), "the lab").await {
+            Ok(count) => return Ok(count > 0 || perhaps),
+            Err(error) => match error.kind() {
+                ErrorKind::Unavailable | ErrorKind::TimedOut => {
+                    perhaps |= error.may_have_happened();
+                }
+                _ => return Err(error.into()),
+            },
+        }
+    }
+    let what = format!("no eviction of {name} in {ASKED_AGAIN} times");
+    Err(what.into())
+}
+
 /// Takes one grant of a name away from its holder, if there is any; whether it did.
 pub(crate) async fn take_away(client: &Client, name: &str, log: &Log) -> Outcome<bool> {
-    let lines = client.inspect(&Query::name(Name::new(name)?)).await?;
+    let lines = client.inspect(&Query::name(Name::new(name)?)).await;
+    let lines = match lines {
+        Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(false),
+        lines => lines?,
+    };
     let Some(fence) = lines.first().and_then(|line| line.holders.first()?.fence) else {
         return Ok(false);
     };
     let since = log.now();
-    let taken = client.evict(name, Some(fence), "the lab").await? > 0;
+    let taken = evict(client, name, fence).await?;
     if taken {
         log.note(
             0,

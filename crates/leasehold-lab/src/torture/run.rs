@@ -216,8 +216,10 @@ impl Run<'_> {
     async fn evict(&self, draw: u64) -> Outcome<bool> {
         let lines = match self.client.inspect(&Query::all()).await {
             Ok(lines) => lines,
-            // Not yet connected again after the last fault.
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(false),
+            // Not yet connected again after the last fault, or a worker stands still inside a transaction.
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut) => {
+                return Ok(false);
+            }
             Err(error) => return Err(error.into()),
         };
         let held: Vec<_> = lines

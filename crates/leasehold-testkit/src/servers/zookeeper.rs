@@ -1,4 +1,4 @@
-//! ZooKeeper, alone or three of them, from Debian's package.
+//! ZooKeeper, alone or three of them, from Debian's package, or from the jars in the directory `LEASEHOLD_ZOOKEEPER`.
 
 mod ensemble;
 
@@ -31,7 +31,13 @@ pub struct ZooKeeper {
     running: Mutex<Option<Running>>,
 }
 
+/// A directory with the jars of another version of the server, and of all it needs.
+const OTHER: &str = "LEASEHOLD_ZOOKEEPER";
+
 fn jars() -> String {
+    if let Ok(other) = std::env::var(OTHER) {
+        return format!("{other}/*");
+    }
     // The last ones are for TLS.
     [
         "zookeeper",
@@ -128,7 +134,7 @@ impl ZooKeeper {
     pub fn restart(&self) {
         let jar = format!("{JARS}/zookeeper.jar");
         assert!(
-            Path::new(&jar).exists(),
+            Path::new(&jar).exists() || std::env::var(OTHER).is_ok(),
             "ZooKeeper is not installed: run scripts/servers zookeeper"
         );
         let config = self.dir.path().join("zoo.cfg");
@@ -166,6 +172,13 @@ impl ZooKeeper {
             Ok(answer) => Err(answer),
             Err(error) => Err(format!("{error}\n{}", self.output())),
         });
+        // The port for TLS is opened after the other one.
+        if let Some(port) = self.secured {
+            until("ZooKeeper takes TLS", || {
+                let connected = TcpStream::connect(("127.0.0.1", port));
+                connected.map(drop).map_err(|error| error.to_string())
+            });
+        }
     }
 
     /// Kills it, sets the next sequences below nodes, and starts it again.
@@ -259,6 +272,13 @@ impl ZooKeeper {
     /// How many watches are set.
     pub fn watches(&self) -> usize {
         usize::try_from(self.number("wchs", "Total watches:", 10)).expect("a count")
+    }
+
+    /// Its version, as it says it.
+    pub fn version(&self) -> String {
+        let answer = self.say("srvr").expect("it answers");
+        let version = answer.lines().next().unwrap_or_default();
+        version.trim_start_matches("Zookeeper version: ").to_owned()
     }
 
     /// The number of its last change.

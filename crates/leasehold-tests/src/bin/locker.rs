@@ -7,7 +7,7 @@ use std::io::{Read, Seek, Write};
 use std::time::Duration;
 
 use leasehold::engine::Clock;
-use leasehold::{Client, Fence, Guard, Options, Result};
+use leasehold::{Client, ErrorKind, Fence, Guard, Options, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
@@ -68,6 +68,12 @@ impl Worker {
                 self.hold_many(scene, prefix, count, [lease, apart]).await?
             }
             ["ends"] => self.ends(),
+            ["try-many", tasks] => {
+                (0..tasks.parse().expect("a number"))
+                    .for_each(|task: u32| self.try_on_and_on(task));
+                "trying".to_owned()
+            }
+            ["back", name] => self.back(name).await,
             ["release", name] => match self.guards.remove(name) {
                 Some(guard) => format!("{:?}", guard.release().await?),
                 None => "not held".to_owned(),
@@ -107,6 +113,26 @@ impl Worker {
         self.many.extend(held);
         self.many.sort_by_key(|(at, _)| *at);
         Ok("held".to_owned())
+    }
+
+    /// A task that tries for a tenth of a second, again and again.
+    fn try_on_and_on(&self, task: u32) {
+        let mutex = self.client.mutex(format!("many:{task}"));
+        drop(tokio::spawn(async move {
+            loop {
+                let _ = mutex.lock_within(Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }));
+    }
+
+    /// Locks as soon as it can; says when that was.
+    async fn back(&self, name: &str) -> String {
+        let mutex = self.client.mutex(name);
+        while mutex.lock().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        format!("back {}", Clock::boot().now())
     }
 
     /// Of each name of `hold` the largest fence, and when its lease ends in the engine, in microseconds of the wall clock:
@@ -149,8 +175,22 @@ impl Worker {
     }
 }
 
-/// Holds one name as a scene asks for.
+/// Holds one name as a scene asks for, also if a busy machine takes longer than its lease to answer.
 async fn hold(client: &Client, scene: &str, name: &str, lease: Duration) -> Result<Vec<Guard>> {
+    loop {
+        match hold_once(client, scene, name, lease).await {
+            Err(error) if error.kind() == ErrorKind::TimedOut => {}
+            held => return held,
+        }
+    }
+}
+
+async fn hold_once(
+    client: &Client,
+    scene: &str,
+    name: &str,
+    lease: Duration,
+) -> Result<Vec<Guard>> {
     match scene {
         "readers" => {
             let lock = client.rwlock(name).lease(lease).strict();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use leasehold::Client;
 use leasehold::engine::{Clock, Engine, Identity, Inbox, LineView, Query, Session};
-use leasehold_testkit::poll::eventually;
+use leasehold_testkit::poll::{eventually, until};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -73,6 +73,10 @@ pub async fn passes_on(bed: &Bed, engine: impl Engine, ending: Ending) {
         .collect();
     println!("{ending:?}: {} of {tried} went wrong", wrong.len());
     assert!(
+        tried > 100,
+        "only {tried} holders kept their locks until they died"
+    );
+    assert!(
         wrong.is_empty(),
         "{ending:?}: {} of {tried}:{}",
         wrong.len(),
@@ -95,16 +99,25 @@ async fn play(
     let held = holder.ask(&format!("hold {scene} {prefix} {count} {lease} {apart}"));
     assert_eq!(held, "held", "{scene}");
     let mut ready = JoinSet::new();
-    for name in &names {
-        let (name, cast) = (name.clone(), cast.clone());
-        let _ = ready.spawn(async move { name.prepare(&cast).await });
+    for (at, name) in names.iter().cloned().enumerate() {
+        let cast = cast.clone();
+        let _ = ready.spawn(async move { (at, name.prepare(&cast).await) });
     }
+    let mut waits = vec![false; names.len()];
     while let Some(prepared) = ready.join_next().await {
-        prepared.expect("no panic").expect("claims wait");
+        let (at, prepared) = prepared.expect("no panic");
+        waits[at] = prepared.expect("claims wait");
     }
     let said = holder.ask("ends");
     match ending {
-        Ending::Stopped => holder.signal(Signal::STOP),
+        Ending::Stopped => until("the process stands still where it may", || {
+            holder.signal(Signal::STOP);
+            if (bed.stands_aside)() {
+                return Ok(());
+            }
+            holder.signal(Signal::CONT);
+            Err("it was in the way of all others".to_owned())
+        }),
         Ending::Killed => holder.signal(Signal::KILL),
     }
     let at_once = ending == Ending::Killed && bed.death_is_noticed;
@@ -115,9 +128,14 @@ async fn play(
         _ => look(cast, &names).await,
     };
     let (mut parts, mut bells) = (JoinSet::new(), Vec::new());
-    for (name, said) in names.iter().zip(said.split(' ')) {
+    let waiting = names.iter().zip(said.split(' ')).zip(waits);
+    for ((name, said), _) in waiting.filter(|(_, waits)| *waits) {
+        let Some(due) = name.ends(said, &lines, now) else {
+            name.leave(cast).await.expect("it leaves the line");
+            continue;
+        };
         let (bell, rings) = oneshot::channel();
-        bells.push((name.ends(said, &lines, now), bell));
+        bells.push((due, bell));
         let _ = parts.spawn(name.clone().part(cast.clone(), rings));
     }
     let ringer = tokio::task::spawn_blocking(move || ring(bells));
@@ -132,6 +150,7 @@ async fn play(
 
 fn names(bed: &Bed, scene: Scene, ending: Ending) -> Vec<Arc<Name>> {
     let prefix = format!("edge:{}:{scene}:{ending:?}:", std::process::id());
+    let exact = bed.step < Duration::from_millis(1);
     let half = i64::try_from(bed.step.as_micros()).expect("short") / 2;
     let shift = half * i64::from(ending == Ending::Killed);
     let around = (0..OFFSETS).map(|n| (2 * n - OFFSETS + 1) * 2 * half + shift);
@@ -139,7 +158,7 @@ fn names(bed: &Bed, scene: Scene, ending: Ending) -> Vec<Arc<Name>> {
     let after = (0..OFFSETS).map(|n| n * half + shift / 2);
     let all = around.chain(after);
     let all = all.flat_map(|offset| scene.arrivals().map(|arrival| (offset, arrival)));
-    let named = |(at, (offset, arrival))| Name::new(&prefix, at, scene, arrival, offset);
+    let named = |(at, (offset, arrival))| Name::new(&prefix, at, scene, arrival, offset, exact);
     all.enumerate().map(named).map(Arc::new).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::engine::{Claim, Clock, LineView, Query, Standing};
+use leasehold::engine::{Claim, ClaimView, Clock, LineView, Query, Standing};
 use leasehold::{Fence, Name as LockName, Result};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -28,6 +28,8 @@ pub(super) struct Name {
     arrival: Arrival,
     /// Microseconds from the end of the lease to the call.
     offset: i64,
+    /// Whether it is known exactly when the lease ends.
+    exact: bool,
     /// The claim that asks at the edge, for arrivals that are in line already.
     claim: Arc<Claim>,
     /// Those that wait besides.
@@ -49,6 +51,7 @@ impl Name {
         scene: Scene,
         arrival: Arrival,
         offset: i64,
+        exact: bool,
     ) -> Self {
         let name = format!("{prefix}{at}");
         let claimed = LockName::new(&name).expect("a name");
@@ -61,6 +64,7 @@ impl Name {
             scene,
             arrival,
             offset,
+            exact,
             dead: AtomicU64::new(0),
             fence: AtomicU64::new(0),
             until: AtomicU64::new(u64::MAX),
@@ -72,32 +76,47 @@ impl Name {
         &self.name[..self.prefix]
     }
 
-    /// Brings into line what must be there before.
-    pub(super) async fn prepare(&self, cast: &Cast) -> Result<()> {
+    /// Brings into line what must be there before; false if the holder has lost the lock already: a busy machine kept it
+    /// from its renewals, and there is nothing to see at the end of its lease.
+    pub(super) async fn prepare(&self, cast: &Cast) -> Result<bool> {
         let own = self.arrival.waits().then_some(&self.claim);
         for claim in self.others.iter().chain(own) {
-            let standing = cast.session.claim(claim).await?;
-            assert!(
-                matches!(standing, Standing::Waiting { .. }),
-                "{self}: {standing:?}"
-            );
+            if !matches!(cast.session.claim(claim).await?, Standing::Waiting { .. }) {
+                self.leave(cast).await?;
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Notes the fence of the holder and when its lease ends, as its line shows or else as its process said; tells when
-    /// the call is due. A holder whose death is noticed has no lease any more.
-    pub(super) fn ends(&self, said: &str, lines: &[LineView], at_once: Option<u64>) -> u64 {
+    /// the call is due. A holder whose death is noticed has no lease any more. None if it had lost the lock before it died.
+    pub(super) fn ends(&self, said: &str, lines: &[LineView], at_once: Option<u64>) -> Option<u64> {
         let said = said.split_once(':').expect("a fence and a time");
         let [fence, until] = [said.0, said.1].map(|n| n.parse().expect("a number"));
         let shown = lines.iter().find(|line| line.name == self.claim.name);
-        let shown = shown.and_then(|line| line.holders.iter().map(|holder| holder.until).max());
+        let mut holders = shown.map_or(&[][..], |line| &line.holders).iter();
+        let newer = |holder: &ClaimView| holder.fence.is_some_and(|newer| newer.get() > fence);
+        if holders.clone().any(newer) {
+            return None;
+        }
+        let shown = holders
+            .next()
+            .map(|first| holders.fold(first.until, |end, next| end.max(next.until)));
         let until = at_once.unwrap_or(shown.map_or(until, micros));
         self.dead.store(fence, Ordering::SeqCst);
         self.fence.store(fence, Ordering::SeqCst);
         self.until.store(until, Ordering::SeqCst);
         let first = at_once.map_or(0, |_| EARLY / 4);
-        (until + first).saturating_add_signed(self.offset)
+        Some((until + first).saturating_add_signed(self.offset))
+    }
+
+    /// Leaves the line: there is nothing to see here.
+    pub(super) async fn leave(&self, cast: &Cast) -> Result<()> {
+        for claim in self.others.iter().chain([&self.claim]) {
+            let _ = cast.session.release(claim, 1).await?;
+        }
+        Ok(())
     }
 
     /// Waits for the bell, makes the call, and sees the lock pass on.
@@ -191,7 +210,7 @@ impl Name {
         let (now, until) = (Clock::boot().wall(), self.until.load(Ordering::SeqCst));
         let last = self.fence.swap(fence.get(), Ordering::SeqCst);
         assert!(last < fence.get(), "{self}: fence {fence} after {last}");
-        let early = self.arrival != Arrival::Evict && now + EARLY < until;
+        let early = self.exact && self.arrival != Arrival::Evict && now + EARLY < until;
         assert!(
             !early,
             "{self}: granted {} µs before the holder's end",

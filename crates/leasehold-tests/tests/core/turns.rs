@@ -25,7 +25,7 @@ async fn an_owner_does_not_write_while_it_becomes_a_reader() {
         async {
             tokio::time::sleep(SOON).await;
             let refused = lock.write().await.map(drop).unwrap_err();
-            // To read it waits for the engine's answer, and shares the hold then.
+            // To read it is the same hold.
             (refused, lock.read().await.unwrap())
         }
     );

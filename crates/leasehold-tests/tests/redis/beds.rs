@@ -32,7 +32,6 @@ fn bed(options: &'static str) -> Bed {
     let mut bed = Bed::new(LOCKER, &[server().port], move |ports| {
         format!("redis://127.0.0.1:{}?{options}", ports[0])
     });
-    bed.hasty = "timeout=300";
     bed.endless = Box::new(|| endless(|args| server().cli(args)));
     bed
 }

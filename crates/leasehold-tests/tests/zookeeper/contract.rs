@@ -63,6 +63,12 @@ mod own {
         SERVER.get_or_init(ZooKeeper::start)
     }
 
+    /// A run on another version says which.
+    #[test]
+    fn the_version_of_the_server_is_printed() {
+        println!("{}", one().version());
+    }
+
     /// A lease is the end of a session, and the server decides how long those may be.
     #[tokio::test]
     async fn a_lease_is_what_the_server_makes_of_it() {

@@ -6,3 +6,4 @@ mod edge;
 mod hazards;
 mod interop;
 mod lost_answers;
+mod overload;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Subject, fresh_name};
+use crate::clock::micros;
 use crate::engine::{Claim, Clock, Identity, Inbox, Mode, Standing};
 use crate::error::ErrorKind;
 use crate::guard::Released;
@@ -211,79 +212,94 @@ pub async fn drop_works_without_a_runtime(s: &Subject) {
 
 /// P7: a held lock and a place in line are renewed for longer than a lease.
 pub async fn renewal_outlives_the_lease(s: &Subject) {
+    for _ in 0..ROUNDS {
+        if renewed(s).await {
+            return;
+        }
+    }
+    panic!("this process stood still for most of a lease in each of {ROUNDS} rounds");
+}
+
+/// How often a check begins again because its own process stood still.
+const ROUNDS: usize = 10;
+
+/// False if this process stood still for so long that it could not renew in time: then there is nothing to see.
+async fn renewed(s: &Subject) -> bool {
     let ((a, b), name) = (s.two().await, fresh_name());
-    let held = a.mutex(&name).lock().await.expect("free");
-    let waiter = b.mutex(&name);
+    let held = a.mutex(&name).lease(s.lease).lock().await.expect("free");
+    let waiter = b.mutex(&name).lease(s.lease);
     #[expect(
         clippy::disallowed_methods,
         reason = "a check plays the part of a user's task"
     )]
     let waiter = tokio::spawn(async move { waiter.lock().await });
     s.waiting(&name, 1).await;
-    let since = s.line(&name).await.expect("held").waiters[0].since;
-    let clock = Clock::boot();
-    let end = clock.now() + u64::try_from((s.lease * 3).as_micros()).expect("short");
-    s.eventually("three leases pass", async || {
-        held.check().expect("P7: lost although it is renewed");
-        let line = s.line(&name).await.expect("held");
-        assert_eq!(
-            line.waiters.len(),
-            1,
-            "P4: the waiter lost its place: {line:?}"
-        );
-        if clock.now() > end {
-            Ok(())
-        } else {
-            Err("still waiting".to_owned())
+    let since = s.line(&name).await.map(|line| line.waiters[0].since);
+    let (clock, lease) = (Clock::boot(), micros(s.lease));
+    let (begin, mut last, mut still) = (clock.now(), clock.now(), 0);
+    while last < begin + 3 * lease {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let (kept, line) = (held.check(), s.line(&name).await);
+        still = still.max(clock.now() - last);
+        last = clock.now();
+        let waiting = line.as_ref().map_or(0, |line| line.waiters.len());
+        if still > lease / 4 && (kept.is_err() || waiting != 1) {
+            return false;
         }
-    })
-    .await;
-    let now = s.line(&name).await.expect("held").waiters[0].since;
+        kept.expect("P7: lost although it is renewed");
+        assert_eq!(waiting, 1, "P4: the waiter lost its place: {line:?}");
+    }
+    let now = s.line(&name).await.map(|line| line.waiters[0].since);
+    let moved = now.zip(since).map(|(now, since)| now.duration_since(since));
     assert!(
-        now <= since + Duration::from_millis(50),
+        moved.is_none_or(|moved| moved.unwrap_or_default() < s.lease / 2),
         "P4: it joined again instead of keeping its place"
     );
     assert_eq!(held.release().await.expect("released"), Released::Released);
-    drop(
-        s.soon("P5", waiter)
-            .await
-            .expect("no panic")
-            .expect("granted"),
-    );
+    let next = s.soon("P5", waiter).await.expect("no panic");
+    drop(next.expect("granted"));
     s.idle(&name).await;
+    true
 }
 
 /// P21: without keep-alive the lock ends one lease after the grant, and not before.
 pub async fn a_fixed_lease_ends(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.mutex(&name).lock().await.expect("free");
-    let waiter = b.mutex(&name).keep_alive(false);
+    let waiter = b.mutex(&name).lease(s.lease).keep_alive(false);
     #[expect(
         clippy::disallowed_methods,
         reason = "a check plays the part of a user's task"
     )]
     let waiter = tokio::spawn(async move { waiter.lock().await });
     s.waiting(&name, 1).await;
-    let _ = held.release().await.expect("released");
-    let fixed = s
-        .soon("P5", waiter)
-        .await
-        .expect("no panic")
-        .expect("granted");
     let clock = Clock::boot();
     let before = clock.now();
+    let _ = held.release().await.expect("released");
+    let fixed = s.soon("P5", waiter).await.expect("no panic");
+    let fixed = fixed.expect("granted");
+    // What was valid after it was looked at was valid when it was looked at, however long that took.
+    let (granted, mut valid) = (clock.now(), clock.now());
+    while valid < granted + 2 * micros(s.lease) {
+        let now = clock.now();
+        if fixed.check().is_err() {
+            break;
+        }
+        valid = now;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let valid = Duration::from_micros(valid - granted);
+    assert!(
+        valid <= s.lease,
+        "P7: valid {valid:?} after the grant, and the lease is {:?}",
+        s.lease
+    );
     let why = s.soon("P21: it ends", fixed.lost()).await;
     let took = Duration::from_micros(clock.now() - before);
     assert_eq!(why.kind(), ErrorKind::Lost);
     assert!(
         took >= s.lease / 2,
         "P21: ended after {took:?} of {:?}",
-        s.lease
-    );
-    // What tells it may be late by itself on a busy machine; whoever looks at the guard sees the end in time.
-    assert!(
-        took <= s.lease * 3 / 2,
-        "P7: told {took:?} after the grant, later than the lease of {:?}",
         s.lease
     );
     drop(

@@ -20,6 +20,7 @@ pub mod cancel;
 pub mod ends;
 pub mod exclusion;
 pub mod fences;
+pub mod isolation;
 pub mod kinds;
 pub mod order;
 pub mod raw;
@@ -38,6 +39,9 @@ use crate::guard::Guard;
 use crate::name::Name;
 use crate::options::Options;
 
+/// How many times as long as [`Subject::lease`] the leases of checks are that do not wait for one to end.
+const STEADY: u32 = 6;
+
 /// An engine under test.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -46,6 +50,8 @@ pub struct Subject {
     pub lease: Duration,
     /// How long anything may take before the check gives up and says what it last saw.
     pub patience: Duration,
+    /// How one name is made unusable, for [`isolation`].
+    pub spoil: Option<isolation::Spoil>,
 }
 
 impl Subject {
@@ -55,6 +61,7 @@ impl Subject {
             engine: Arc::new(engine),
             lease: Duration::from_millis(500),
             patience: Duration::from_secs(20),
+            spoil: None,
         }
     }
 
@@ -70,7 +77,9 @@ impl Subject {
 
     /// A new client with these options.
     pub async fn client_with(&self, options: Options) -> Client {
-        let opened = options.lease(self.lease).open(self.engine.clone()).await;
+        // A busy machine keeps a process from its renewals for longer than a short lease: that is for checks of its end.
+        let lease = self.lease * STEADY;
+        let opened = options.lease(lease).open(self.engine.clone()).await;
         opened.expect("a session opens")
     }
 

@@ -201,7 +201,7 @@ impl WriteGuard {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once, and what the engine says; the
     /// lock is given back then, as if the future had been dropped.
     /// # Not promised
-    /// Until this returns the owner of a re-entrant lock does not re-enter it: to read waits, to write is refused.
+    /// From this call on the owner of a re-entrant lock re-enters it to read only; to write is refused.
     /// There is no way back up: release, then ask to write.
     ///
     /// ```

@@ -269,14 +269,12 @@ impl Keeper {
         }
         for (grant, minimum) in ended {
             grant.lose(Ended::Expired);
-            if minimum {
-                // The engine's lease may last longer than ours: it keeps the others out a little longer.
-                let _ = self.take_out(grant.claim.id);
-            } else {
-                // The engine may still have it: what we no longer trust, others need not wait for.
+            // The engine may still have it. What we no longer trust, others need not wait for, unless its minimum hold
+            // is to keep them out: then it goes when that is over.
+            if !minimum {
                 self.discard(&grant);
+                self.look(&grant);
             }
-            self.look(&grant);
         }
         parked.iter().for_each(|grant| self.look(grant));
     }

@@ -206,6 +206,11 @@ impl Entry {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
             Phase::Waiting { .. } => due,
+            // What is lost in its minimum hold waits for the end of that.
+            Phase::Held {
+                grant,
+                parked: Some(kept),
+            } if !kept.reusable && grant.why_lost().is_some() => due.min(kept.until),
             Phase::Held { grant, parked } => due
                 .min(grant.until())
                 .min(parked.map_or(Micros::MAX, |parked| parked.until)),

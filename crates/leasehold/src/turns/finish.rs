@@ -112,9 +112,8 @@ impl Local {
         let over = active.users.is_empty()
             && active.idle.as_ref().is_some_and(|idle| {
                 let wanted = grant.is_wanted() || grant.is_asked();
-                idle.kept.until <= now
-                    || grant.state() == Validity::Lost
-                    || (idle.kept.reusable && wanted)
+                let no_use = wanted || grant.state() == Validity::Lost;
+                idle.kept.until <= now || (idle.kept.reusable && no_use)
             });
         if over {
             state.forget(index, now);
@@ -127,8 +126,8 @@ impl Local {
         send(wakes);
     }
 
-    /// A writer goes on as a reader. Until the engine has answered, no task gets a turn at the grant, and the owner
-    /// re-enters neither to write nor to read.
+    /// A writer goes on as a reader. Until the engine has answered, no other task gets a turn at the grant, and the owner
+    /// re-enters it only to read.
     pub(super) async fn downgrade(
         self: &Arc<Self>,
         grant: &Arc<Grant>,

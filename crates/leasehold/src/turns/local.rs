@@ -1,6 +1,7 @@
 //! The line of one name inside this process.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::ask::Ask;
 use super::state::{State, Wake, Wakes, reenter};
@@ -90,7 +91,7 @@ impl Local {
             Wake::Front(front) => match self.ask_engine(ask).await {
                 Ok(granted) => Ok(granted.and_then(|grant| front.granted(ask, grant))),
                 Err(error) => {
-                    front.failed(&error);
+                    front.failed(&error, ask.terms.lease);
                     Err(error)
                 }
             },
@@ -193,16 +194,28 @@ impl Local {
         send(wakes);
     }
 
-    /// The tasks that wait here would meet the same error, one after the other: all of them fail now.
-    pub(super) fn fail_all(&self, error: &Error) {
+    /// The task at the engine failed. The tasks that wait here would meet the same error, one after the other: they fail
+    /// now. No answer in time is an answer only to those that would not have waited longer.
+    pub(super) fn fail_front(self: &Arc<Self>, error: &Error, lease: Duration) {
+        let lease = match error.kind() {
+            ErrorKind::TimedOut => lease,
+            _ => Duration::MAX,
+        };
         let mut wakes = Wakes::new();
-        self.state.lock().fail_all(error, &mut wakes);
+        let mut state = self.state.lock();
+        state.front = None;
+        state.fail(error, lease, &mut wakes);
+        state.advance(self, &mut wakes);
+        drop(state);
         send(wakes);
     }
 
     /// The client is being shut down: waiting tasks are told, and what only lingers is given back.
     pub(super) fn close(self: &Arc<Self>) {
-        self.fail_all(&Error::closed(Step::Turn).of(&self.name));
+        let mut wakes = Wakes::new();
+        let closed = Error::closed(Step::Turn).of(&self.name);
+        self.state.lock().fail(&closed, Duration::MAX, &mut wakes);
+        send(wakes);
         self.give_up_idle();
     }
 

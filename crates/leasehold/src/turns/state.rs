@@ -107,9 +107,8 @@ impl State {
             };
             let ask = &first.ask;
             let bound = local.bound;
-            let wake = if let Some(turn) = reenter(&mut self.actives, local, ask) {
-                Wake::Turn(turn)
-            } else if let Some(active) = self.actives.iter_mut().find(|a| a.serves(ask, bound)) {
+            let wake = if let Some(active) = self.actives.iter_mut().find(|a| a.serves(ask, bound))
+            {
                 let Some(turn) = active.turn(local, ask) else {
                     return;
                 };
@@ -130,10 +129,14 @@ impl State {
         Front::new(local)
     }
 
-    /// Every task that waits fails with the same error.
-    pub(super) fn fail_all(&mut self, error: &Error, wakes: &mut Wakes) {
-        let waiting = self.queue.drain(..);
-        wakes.extend(waiting.map(|waiter| (waiter.tell, Wake::Failed(error.again()))));
+    /// Tasks that wait fail with the same error: those whose lease is no longer than this.
+    pub(super) fn fail(&mut self, error: &Error, lease: Duration, wakes: &mut Wakes) {
+        let (failed, stay): (VecDeque<_>, _) = std::mem::take(&mut self.queue)
+            .into_iter()
+            .partition(|waiter| waiter.ask.terms.lease <= lease);
+        self.queue = stay;
+        let failed = failed.into_iter();
+        wakes.extend(failed.map(|waiter| (waiter.tell, Wake::Failed(error.again()))));
     }
 
     /// Whether the name was seen in use since then: by a grant of this process, or by a claim that the engine let wait.
@@ -212,12 +215,9 @@ impl State {
 
 /// The same owner again: one deeper, same fence, no round trip.
 pub(super) fn reenter(actives: &mut [Active], local: &Arc<Local>, ask: &Ask) -> Option<Turn> {
-    if !ask.is_reentrant() {
-        return None;
-    }
     let mut held = actives
         .iter_mut()
-        .filter(|a| !a.settling && (a.mode == ask.mode || a.mode == Mode::Write));
+        .filter(|a| a.mode == ask.mode || a.mode == Mode::Write);
     held.find_map(|active| {
         if active.grant.state() == Validity::Lost {
             return None;

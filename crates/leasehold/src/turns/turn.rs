@@ -1,6 +1,7 @@
 //! One use of a grant, and the right to go to the engine: values whose `Drop` passes them on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ask::Ask;
 use super::local::Local;
@@ -91,12 +92,11 @@ impl Front {
     }
 
     /// The engine, or the way to it, failed. What concerns this request alone lets the next task go.
-    pub(super) fn failed(mut self, error: &Error) {
+    pub(super) fn failed(mut self, error: &Error, lease: Duration) {
         if error.is_for_all()
             && let Some(local) = self.local.take()
         {
-            local.state.lock().front = None;
-            local.fail_all(error);
+            local.fail_front(error, lease);
         }
     }
 

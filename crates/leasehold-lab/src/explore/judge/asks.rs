@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::engine::{Micros, RW_CAPACITY};
 use leasehold::{Error, ErrorKind};
 
-use super::super::program::{Fate, Kind, Patience, Terms, Want};
+use super::super::program::{Kind, Patience, Terms, Want};
 use super::{Hold, Judge, State, Taken, Told, Who};
 
 /// Identifies a call.
@@ -34,9 +34,9 @@ pub struct Ask {
     quiet: bool,
     stamps: u64,
     /// The largest fence of each name whose turn was over when this began.
-    ended: Vec<u64>,
+    pub(super) ended: Vec<u64>,
     /// What the same holder had when this began: its id and fence.
-    outer: Option<(u64, u64)>,
+    pub(super) outer: Option<(u64, u64)>,
 }
 
 impl Ask {
@@ -97,10 +97,11 @@ impl Judge {
             state.lines[*name].stamp += 1;
         }
         ask.stamps = state.stamps(&ask.names);
+        let reads = ask.want == Want::Read;
         ask.ended = ask
             .names
             .iter()
-            .map(|name| state.lines[*name].ended)
+            .map(|name| state.lines[*name].ended(reads))
             .collect();
         let mine = |hold: &&Hold| {
             hold.who == ask.who
@@ -157,8 +158,13 @@ impl State {
                 fact.kept = fact.kept.max(until);
             }
         }
+        let now = self.now();
+        let waits = ask.patience == Patience::Wait;
         for name in &ask.names {
             let line = &mut self.lines[*name];
+            if !waits {
+                line.left[ask.client] = now;
+            }
             line.busy = line.busy.max(until);
             line.cool
                 .iter_mut()
@@ -197,131 +203,29 @@ impl State {
                 lost: false,
                 id: self.next,
             };
-            let twin = |other: &&Hold| other.fence == hold.fence && other.name == name;
-            let again = self.holds.iter().find(twin).map(|twin| twin.terms);
-            // The first turn's terms are those of the grant.
-            hold.terms = again.unwrap_or(hold.terms);
+            let again = self.reentered(ask, &hold);
+            if let Some(first) = again {
+                // The first turn's terms are those of the grant; its minimum counts from its own begin.
+                hold.terms = Terms {
+                    min_hold: Duration::ZERO,
+                    ..first
+                };
+            }
             let again = again.is_some();
+            self.lines[name].last = Some((hold.fence, hold.client, hold.who, hold.terms));
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
             if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
                 fact.turns += 1;
                 fact.lingers |= !ask.terms.linger.is_zero();
+                fact.fixed |= !ask.terms.keep_alive;
             }
             self.lines[name].told = self.lines[name].told.max(hold.fence);
             ids.push(hold.id);
             self.holds.push(hold);
         }
         ids
-    }
-
-    /// What has to hold for a turn that begins, valid.
-    fn see_turn(&mut self, ask: &Ask, hold: &Hold, again: bool) {
-        let (now, line) = (self.now(), &self.lines[hold.name]);
-        let outer = ask.outer.filter(|(id, _)| {
-            self.holds
-                .iter()
-                .any(|hold| hold.id == *id && self.is_valid(hold))
-        });
-        if let Some((_, fence)) = outer
-            && ask.terms.again != super::Again::No
-            && ask.names.len() == 1
-            && fence != hold.fence
-            && line.kind == Some(Kind::Mutex)
-        {
-            return self.accuse(
-                "P17",
-                format!("its holder re-entered fence {fence} and got {}", hold.fence),
-            );
-        }
-        if again {
-            return;
-        }
-        let ended = ask
-            .names
-            .iter()
-            .position(|name| *name == hold.name)
-            .map_or(0, |at| ask.ended[at]);
-        if hold.fence <= ended
-            || (hold.weight == super::capacity(line.kind) && hold.fence <= line.told)
-        {
-            return self.accuse(
-                "P6",
-                format!(
-                    "fence {} of {} came after {}",
-                    hold.fence,
-                    super::super::name(hold.name),
-                    ended.max(line.told)
-                ),
-            );
-        }
-        self.see_kept(hold, now);
-        self.see_bounds(hold, now);
-        if let Some(closing) = self.lives[ask.client].closing
-            && (ask.began > closing || now > closing + self.slack())
-        {
-            self.accuse(
-                "P19",
-                format!(
-                    "client {} was shut down at {}, and got fence {}",
-                    ask.client,
-                    closing - self.start,
-                    hold.fence
-                ),
-            );
-        }
-    }
-
-    fn see_kept(&mut self, hold: &Hold, now: Micros) {
-        let kept = &self.lines[hold.name].kept;
-        let broken = kept.iter().find(|(until, client, fence)| {
-            let fact = self.fact(hold.name, *fence);
-            let same = fact.is_none_or(|fact| fact.has(hold.fence));
-            let ended = fact.is_none_or(|fact| fact.evicted || fact.troubled);
-            let life = self.lives[*client];
-            now < *until && !same && !ended && life.closing.is_none() && life.tasks > 0
-        });
-        if let Some((until, client, fence)) = broken {
-            let what = format!(
-                "fence {} was granted {:?} before the minimum hold of fence {fence} of client {client} was over",
-                hold.fence,
-                Duration::from_micros(until - now)
-            );
-            self.accuse("P21", what);
-        }
-    }
-
-    /// A grant that another client wants passes on within its bound; one that was asked for serves no other.
-    fn see_bounds(&mut self, hold: &Hold, now: Micros) {
-        let Some(fact) = self.fact(hold.name, hold.fence) else {
-            return;
-        };
-        let turn = fact.turn(hold.fence);
-        let shares = hold.weight < super::capacity(self.lines[hold.name].kind);
-        if let Some((_, turns)) = fact.wanted.filter(|(when, _)| *when < now)
-            && turn > turns
-            && !shares
-        {
-            let granted = fact.granted.unwrap_or(now);
-            let bound = u64::from(super::super::program::TURNS);
-            let late = now > granted + super::super::BOUND.as_micros() as u64 + self.prompt();
-            if turn >= bound || late {
-                return self.accuse(
-                    "P15",
-                    format!("turn {turn} of a grant that another client wanted since turn {turns}"),
-                );
-            }
-        }
-        if let Some((_, turns)) = fact.asked.filter(|(when, _)| *when < now)
-            && turn > turns
-            && !shares
-        {
-            self.accuse(
-                "P25",
-                format!("turn {turn} of a grant that was asked for since turn {turns}"),
-            );
-        }
     }
 
     fn busy(&mut self, ask: &Ask) {
@@ -376,35 +280,14 @@ impl State {
         }
     }
 
-    /// Whether an outage of the client lasted from one moment to the other.
-    fn is_out(&self, client: usize, from: Micros, to: Micros) -> bool {
-        let micros = |time: Duration| time.as_micros() as u64;
-        self.program.hits.iter().any(|hit| {
-            let start = self.start + micros(hit.from);
-            let covers = start <= from && to <= start + micros(hit.length);
-            hit.client == client && matches!(hit.fate, Fate::Outage(_)) && covers
-        })
-    }
-
-    /// Whether the client itself had, or asked for, the name before the call began or while it lasted.
-    fn was_near(&self, ask: &Ask) -> bool {
-        ask.names.iter().any(|name| {
-            let line = &self.lines[*name];
-            self.holds
-                .iter()
-                .any(|hold| hold.name == *name && hold.client == ask.client)
-                || (line.used[ask.client] > 0 && line.used[ask.client] + self.slack() >= ask.began)
-                || self.asks.iter().any(|other| {
-                    other.client == ask.client
-                        && other.names.contains(name)
-                        && !self.is_out(other.client, other.began, self.now())
-                })
-        })
-    }
-
     fn failed(&mut self, ask: &Ask, error: &Error) {
         let hit = !self.program.hits.is_empty();
+        // A front of the same client that fails takes those behind it along.
+        let hasty = !self.near(self.program.world.lease / 20);
+        let short = matches!(ask.patience, Patience::Within(time) if time.as_micros() as u64 <= self.prompt());
         let caused = hit
+            || hasty
+            || (short && error.kind() == ErrorKind::TimedOut)
             || self.lives[ask.client].closing.is_some()
             || error.kind() == ErrorKind::Invalid
             || (ask.names.len() > 1 && self.evictions > 0);
@@ -412,68 +295,6 @@ impl State {
             self.accuse(
                 "P5",
                 format!("nothing had gone wrong, and a call failed: {error}"),
-            );
-        }
-    }
-
-    /// None waits long for a name that none has.
-    pub(super) fn see_waits(&mut self, name: usize) {
-        let now = self.now();
-        let free_since = self.lines[name].busy;
-        let held = self
-            .holds
-            .iter()
-            .any(|hold| hold.name == name && !hold.lost);
-        let several = self
-            .asks
-            .iter()
-            .any(|ask| ask.names.len() > 1 && ask.names.contains(&name));
-        // Who asks with a lease shorter than messages take may stand before others of its client for ever.
-        let hopeless =
-            |ask: &Ask| ask.names.contains(&name) && !self.near(self.lease_of(&ask.terms));
-        if held || several || self.is_sick(name) || self.asks.iter().any(hopeless) {
-            return;
-        }
-        self.see_outages(name);
-        let slack = self.slack();
-        let stuck = self.asks.iter().find(|ask| {
-            ask.names == [name]
-                && now > free_since.max(ask.began) + slack
-                && self.steady(self.lease_of(&ask.terms))
-        });
-        if let Some(ask) = stuck {
-            let waited = Duration::from_micros(now - ask.began);
-            self.accuse(
-                "P5",
-                format!(
-                    "client {} has waited {waited:?} for {}, which is free",
-                    ask.client,
-                    super::super::name(name)
-                ),
-            );
-        }
-    }
-}
-
-impl State {
-    /// Who asks during an outage is told within the lease, whoever else of its client asks.
-    fn see_outages(&mut self, name: usize) {
-        let now = self.now();
-        let untold = self.asks.iter().find(|ask| {
-            let patience = self.lease_of(&ask.terms).as_micros() as u64 + self.prompt() + 30_000;
-            ask.names == [name]
-                && now > ask.began + patience
-                && self.is_out(ask.client, ask.began, now)
-        });
-        if let Some(ask) = untold {
-            let waited = Duration::from_micros(now - ask.began);
-            self.accuse(
-                "P12",
-                format!(
-                    "client {} has waited {waited:?} for {} in an outage, and was not told",
-                    ask.client,
-                    super::super::name(name)
-                ),
             );
         }
     }

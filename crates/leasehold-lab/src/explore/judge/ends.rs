@@ -104,12 +104,8 @@ impl Judge {
     /// How long after the end of all tasks nothing may be left.
     pub fn patience(&self) -> Duration {
         let state = self.state();
-        let kept = state
-            .lines
-            .iter()
-            .flat_map(|line| line.kept.iter().map(|(until, ..)| *until))
-            .max();
-        let kept = kept.map_or(0, |until| until.saturating_sub(state.now()));
+        let busy = state.lines.iter().map(|line| line.busy).max();
+        let kept = busy.map_or(0, |until| until.saturating_sub(state.now()));
         Duration::from_micros(
             kept + state.slack() + state.program.world.lease.as_micros() as u64 / 8,
         )
@@ -126,24 +122,29 @@ impl State {
             .iter()
             .any(|other| other.name == hold.name && other.fence == hold.fence);
         let until = now + self.slack();
-        let kept = hold.since + micros(hold.terms.min_hold);
+        let granted = self
+            .fact(hold.name, hold.fence)
+            .and_then(|fact| fact.granted);
+        // The minimum counts from the moment at which the task took its grant up: between these two.
+        let latest = hold.since + micros(hold.terms.min_hold);
+        let kept = granted.unwrap_or(hold.since).min(hold.since) + micros(hold.terms.min_hold);
         let steady = self.steady(self.lease_of(&hold.terms));
         if let Some(fact) = self.fact_mut(hold.name, hold.fence) {
             fact.idle = Some(now);
-            fact.kept = fact.kept.max(kept);
+            fact.kept = fact.kept.max(latest);
         }
         let line = &mut self.lines[hold.name];
         line.used[hold.client] = now;
         if !shared {
-            line.ended = line.ended.max(hold.fence);
+            line.turn_ended(hold.fence, hold.weight);
         }
         if !hold.terms.min_hold.is_zero() && !hold.lost && steady {
-            line.kept.push((kept, hold.client, hold.fence));
+            line.kept.push((kept, hold.client, hold.fence, hold.weight));
         }
         let kept = if hold.terms.min_hold.is_zero() {
             0
         } else {
-            kept + until - now
+            latest + until - now
         };
         line.busy = line.busy.max(until).max(kept);
         for (client, cool) in line.cool.iter_mut().enumerate() {

@@ -1,5 +1,7 @@
 //! What the engine said of each claim, and what of it reached the client.
 
+use std::time::Duration;
+
 use leasehold::engine::{Claim, ClaimId, Ended, Event, Held, Micros, Standing};
 
 use super::{Judge, State};
@@ -37,6 +39,9 @@ pub(super) struct Fact {
     /// Whether it was given back.
     left: bool,
     pub(super) client: usize,
+    lease: Duration,
+    /// Whether it ends with its first lease.
+    pub(super) fixed: bool,
 }
 
 impl Fact {
@@ -94,6 +99,8 @@ impl Judge {
             lingers: false,
             left: false,
             client,
+            lease: claim.lease,
+            fixed: false,
         };
         let _ = state.facts.entry(claim.id).or_insert_with(fact);
     }
@@ -261,6 +268,9 @@ impl State {
                 || fact.ended
                 || fact.told_end
                 || self.lives[fact.client].closing.is_some();
+            let lease = fact.lease.as_micros() as u64;
+            let expired = fact.fixed && fact.granted.is_some_and(|granted| now >= granted + lease);
+            let over = over || expired || !self.near(fact.lease);
             !over && now > due + AT_ONCE && !used() && !asked()
         };
         if let Some(fact) = self.facts.values().find(idle) {

@@ -9,8 +9,11 @@
 //! as a reader writes no more · P25 who was asked is told, and its grant serves no other.
 
 mod asks;
+mod begun;
 mod ends;
 mod facts;
+mod guards;
+mod waits;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -126,8 +129,9 @@ impl fmt::Debug for Told {
 #[derive(Debug, Default)]
 struct Line {
     kind: Option<Kind>,
-    /// The largest fence of a turn that ended.
+    /// The largest fence of a turn that ended, and of one that had all.
     ended: u64,
+    ended_whole: u64,
     /// The largest fence told.
     told: u64,
     /// Counts what others began.
@@ -138,8 +142,29 @@ struct Line {
     cool: Vec<Micros>,
     /// When a client last held it.
     used: Vec<Micros>,
-    /// Minimum holds: until when, by which client, under which fence.
-    kept: Vec<(Micros, usize, u64)>,
+    /// When a task of a client last lost its patience.
+    left: Vec<Micros>,
+    /// Minimum holds: until when, by which client, under which fence, of how much.
+    kept: Vec<(Micros, usize, u64, u32)>,
+    /// The last turn: its fence, and whose it was.
+    last: Option<(u64, usize, Who, Terms)>,
+}
+
+impl Line {
+    fn turn_ended(&mut self, fence: u64, weight: u32) {
+        self.ended = self.ended.max(fence);
+        if weight == capacity(self.kind) {
+            self.ended_whole = self.ended_whole.max(fence);
+        }
+    }
+
+    /// What a later turn's fence is larger than. Readers share the fences of a grant and do not order each other.
+    fn ended(&self, reads: bool) -> u64 {
+        match (self.kind, reads) {
+            (Some(Kind::ReadWrite), true) => self.ended_whole,
+            _ => self.ended,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -180,6 +205,7 @@ impl Judge {
             kind: Some(*kind),
             cool: vec![0; clients],
             used: vec![0; clients],
+            left: vec![0; clients],
             ..Line::default()
         };
         let mut lives = vec![Life::default(); clients];
@@ -312,14 +338,6 @@ impl State {
         taken.is_none_or(|taken| taken.guards()[hold.index].state() != Validity::Lost)
     }
 
-    /// How long a guard says it is valid, where it is asked.
-    fn remaining(&self, hold: &Hold) -> Micros {
-        let taken = hold.taken.upgrade().filter(|_| self.program.world.loud);
-        taken.map_or(0, |taken| {
-            taken.guards()[hold.index].remaining().as_micros() as u64
-        })
-    }
-
     /// The claim that a fence of a name belongs to: the latest, since fences that were not used are given out again.
     fn fact(&self, name: usize, fence: u64) -> Option<&Fact> {
         let facts = self
@@ -335,122 +353,6 @@ impl State {
             .values_mut()
             .filter(|fact| fact.name == name && fact.has(fence));
         facts.max_by_key(|fact| fact.first())
-    }
-
-    fn see_losses(&mut self) {
-        let now = self.now();
-        for index in 0..self.holds.len() {
-            if self.holds[index].lost || self.is_valid(&self.holds[index]) {
-                continue;
-            }
-            self.holds[index].lost = true;
-            self.lost += 1;
-            let hold = &self.holds[index];
-            let (name, fence, terms, client) = (hold.name, hold.fence, hold.terms, hold.client);
-            let held = Duration::from_micros(now - hold.since);
-            let lease = self.lease_of(&terms);
-            let slack = self.slack() + lease.as_micros() as u64 / 8;
-            let line = &mut self.lines[name];
-            line.ended = line.ended.max(fence);
-            line.busy = line.busy.max(now + slack);
-            line.cool
-                .iter_mut()
-                .for_each(|until| *until = (*until).max(now + slack));
-            line.used[client] = now;
-            let fact = self.fact(name, fence);
-            let caused = fact.is_none_or(|fact| fact.ended || fact.troubled)
-                || self.lives[client].closing.is_some();
-            let in_time = !terms.keep_alive && held + self.tolerance(lease) >= lease;
-            if !caused && !in_time && self.steady(lease) {
-                let what = format!(
-                    "fence {fence} of {} was lost after {held:?}, and nothing had gone wrong for it",
-                    super::name(name)
-                );
-                self.accuse("P7", what);
-            }
-        }
-    }
-
-    /// What a fixed lease may be shorter by on our side.
-    fn tolerance(&self, lease: Duration) -> Duration {
-        lease / 20 + Duration::from_millis(10) + Duration::from_micros(self.prompt())
-    }
-
-    fn see_exclusion(&mut self, name: usize) {
-        let mut turns: Vec<(u64, u32)> = Vec::new();
-        let mut seen: Vec<&Hold> = Vec::new();
-        let mut bad = None;
-        for hold in self.holds.iter().filter(|hold| hold.name == name) {
-            let excused = self
-                .fact(name, hold.fence)
-                .is_none_or(|fact| fact.evicted && !fact.told_end);
-            if !self.is_valid(hold) || excused {
-                continue;
-            }
-            let twin = seen.iter().find(|other| other.fence == hold.fence);
-            if let Some(twin) = twin {
-                if twin.who != hold.who || twin.client != hold.client {
-                    bad = Some((
-                        "P17",
-                        format!(
-                            "fence {} serves {:?} and {:?}",
-                            hold.fence, twin.who, hold.who
-                        ),
-                    ));
-                }
-                if (twin.downgraded && hold.writes) || (hold.downgraded && twin.writes) {
-                    bad = Some((
-                        "P24",
-                        format!(
-                            "fence {} of {} reads and writes",
-                            hold.fence,
-                            super::name(name)
-                        ),
-                    ));
-                }
-            }
-            seen.push(hold);
-            match turns.iter_mut().find(|(fence, _)| *fence == hold.fence) {
-                Some((_, weight)) => *weight = (*weight).max(hold.weight),
-                None => turns.push((hold.fence, hold.weight)),
-            }
-        }
-        let sum: u64 = turns.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        if sum > u64::from(capacity(self.lines[name].kind)) {
-            let holders: Vec<_> = seen
-                .iter()
-                .map(|hold| format!("fence {} of client {}", hold.fence, hold.client))
-                .collect();
-            bad = Some((
-                promise(self.lines[name].kind),
-                format!(
-                    "valid at once on {}: {}",
-                    super::name(name),
-                    holders.join(", ")
-                ),
-            ));
-        }
-        if let Some((promise, what)) = bad {
-            self.accuse(promise, what);
-        }
-    }
-
-    fn see_fixed_leases(&mut self) {
-        let now = self.now();
-        let prompt = self.prompt();
-        let late = self.holds.iter().find(|hold| {
-            let lease = self.lease_of(&hold.terms).as_micros() as u64;
-            let end = hold.since + lease + prompt;
-            !hold.terms.keep_alive && now + self.remaining(hold) > end && self.is_valid(hold)
-        });
-        if let Some(hold) = late {
-            let what = format!(
-                "fence {} of {} has a fixed lease and is valid beyond it",
-                hold.fence,
-                super::name(hold.name)
-            );
-            self.accuse("P21", what);
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The planted bugs.
 
 mod core;
+mod delivery;
 mod engines;
 
 use super::Mutant;
@@ -11,6 +12,8 @@ const READ_WRITE: &str = "simulate read-write --seeds 2000";
 const SEMAPHORE: &str = "simulate semaphore --seeds 2000";
 const MANY: &str = "simulate many-and-again --seeds 2000";
 const IN_ORDER: &str = "simulate in-order --seeds 500";
+/// Ends at the first program that breaks a promise.
+const EXPLORE: &str = "explore --seeds 20000";
 const SQLITE: &str = "torture sqlite: --for 6s --seed 1 --faults evict";
 const FILE: &str = "torture file: --for 6s --seed 1";
 
@@ -35,5 +38,6 @@ const fn mutant(
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
-    core::CORE.iter().chain(engines::ENGINES)
+    let shared = core::CORE.iter().chain(delivery::DELIVERY);
+    shared.chain(engines::ENGINES)
 }

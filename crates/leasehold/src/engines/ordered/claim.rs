@@ -1,16 +1,13 @@
 //! The life of one claim, from joining the line to its end: one task.
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::place::{Found, Own, Place};
-use super::session::Core;
+use super::session::{Command, Core, Ticket};
 use super::{Deployment, Fail, Server, Watch, fence};
-use crate::claim::Claim;
 use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Event, FENCE_BLOCK, Held, Release, Standing};
 use crate::error::{Result, Step};
@@ -19,59 +16,6 @@ use crate::error::{Result, Step};
 /// eviction at once; locks that are released sooner save the request. A holder without waiters is told by the watch on
 /// the line.
 const SOON: Duration = Duration::from_millis(10);
-
-/// Takes the answer to "where does this claim stand".
-pub(super) type Tell = Box<dyn FnOnce(Result<Standing, Fail>) + Send>;
-
-/// What the calls of a session ask of a claim's task.
-pub(super) enum Command {
-    /// Answer once the claim has joined, and everything that the server told before this was taken in.
-    Stand(Tell),
-    Downgrade(Tell),
-    Leave(oneshot::Sender<Result<Release>>),
-}
-
-/// A claim, as its session and its task know it.
-pub(super) struct Ticket<S> {
-    pub(super) claim: Claim,
-    pub(super) commands: mpsc::UnboundedSender<Command>,
-    /// When the session last spoke of the claim.
-    pub(super) said: AtomicU64,
-    /// The session at the server that its nodes belong to.
-    pub(super) server: OnceLock<Arc<S>>,
-}
-
-impl<S> fmt::Debug for Ticket<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({:?})", self.claim)
-    }
-}
-
-impl<S> Ticket<S> {
-    /// Asks the task; a task that has ended answers that the claim is gone.
-    pub(super) fn ask(&self, command: Command) {
-        if let Err(mpsc::error::SendError(command)) = self.commands.send(command) {
-            command.answer(&Ok(Standing::Gone));
-        }
-    }
-
-    /// When the claim ends unless its session speaks of it again.
-    fn silent_until(&self) -> Micros {
-        let said = self.said.load(Ordering::Acquire);
-        said.saturating_add(micros(self.claim.lease))
-    }
-}
-
-impl Command {
-    /// Answers for a claim whose life is over.
-    fn answer(self, last: &Result<Standing, Fail>) {
-        match self {
-            Self::Stand(tell) => tell(last.clone()),
-            Self::Downgrade(tell) => tell(Ok(Standing::Gone)),
-            Self::Leave(reply) => drop(reply.send(Ok(Release::Gone))),
-        }
-    }
-}
 
 /// How a claim ended.
 enum End {

@@ -1,5 +1,6 @@
 //! One client's session: its claims, and the sessions at the server that their nodes belong to.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,9 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::claim::{Command, Tell, Ticket, live};
+use super::claim::live;
 use super::{Deployment, Fail, Server};
 use crate::claim::{ById, Claim, ClaimId};
+use crate::clock::{Micros, micros};
 use crate::engine::{Clock, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::sync::Shared;
@@ -76,6 +78,59 @@ impl<D: Deployment> Core<D> {
         servers.retain(|server| !server.over().is_cancelled());
         let fits = servers.iter().find(|server| server.fits(lease));
         Ok(fits.cloned())
+    }
+}
+
+/// Takes the answer to "where does this claim stand".
+pub(super) type Tell = Box<dyn FnOnce(Result<Standing, Fail>) + Send>;
+
+/// What the calls of a session ask of a claim's task.
+pub(super) enum Command {
+    /// Answer once the claim has joined, and everything that the server told before this was taken in.
+    Stand(Tell),
+    Downgrade(Tell),
+    Leave(oneshot::Sender<Result<Release>>),
+}
+
+/// A claim, as its session and its task know it.
+pub(super) struct Ticket<S> {
+    pub(super) claim: Claim,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    /// When the session last spoke of the claim.
+    pub(super) said: AtomicU64,
+    /// The session at the server that its nodes belong to.
+    pub(super) server: OnceLock<Arc<S>>,
+}
+
+impl<S> fmt::Debug for Ticket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({:?})", self.claim)
+    }
+}
+
+impl<S> Ticket<S> {
+    /// Asks the task; a task that has ended answers that the claim is gone.
+    pub(super) fn ask(&self, command: Command) {
+        if let Err(mpsc::error::SendError(command)) = self.commands.send(command) {
+            command.answer(&Ok(Standing::Gone));
+        }
+    }
+
+    /// When the claim ends unless its session speaks of it again.
+    pub(super) fn silent_until(&self) -> Micros {
+        let said = self.said.load(Ordering::Acquire);
+        said.saturating_add(micros(self.claim.lease))
+    }
+}
+
+impl Command {
+    /// Answers for a claim whose life is over.
+    pub(super) fn answer(self, last: &Result<Standing, Fail>) {
+        match self {
+            Self::Stand(tell) => tell(last.clone()),
+            Self::Downgrade(tell) => tell(Ok(Standing::Gone)),
+            Self::Leave(reply) => drop(reply.send(Ok(Release::Gone))),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::op::{Answer, Op, Told, carefully};
+use super::op::{Answer, Op, Patience, Told, carefully};
 use super::rows::{self, Key, Lock, number};
 use super::wire::{Trouble, What, Wire};
 use super::world::World;
@@ -52,7 +52,11 @@ pub(super) async fn beat(
             return Ok(Answer::Done);
         }
         let line = some.iter().map(|(_, claim)| claim.clone()).collect();
-        let op = Op::BeatLine(line, session);
+        let patience = match late.is_empty() {
+            true => Patience::Long,
+            false => Patience::Short,
+        };
+        let op = Op::BeatLine(line, session, patience);
         match carefully(&op, world, wire, &[Key::of(&some[0].1.name)]).await {
             Ok(Answer::Standings(standings)) => {
                 for ((at, _), standing) in some.iter().zip(standings) {

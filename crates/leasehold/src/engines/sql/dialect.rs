@@ -129,11 +129,30 @@ impl Dialect {
             Postgres => &[
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
                 "SET LOCAL idle_in_transaction_session_timeout = 3000",
-                // A row that is locked for longer is tried again, and others are not kept waiting for it.
-                "SET LOCAL lock_timeout = 500",
+                "SET LOCAL lock_timeout = 4000",
             ],
             #[cfg(feature = "mysql")]
             Mysql => &["START TRANSACTION"],
+            #[cfg(feature = "sqlite")]
+            Sqlite => &["BEGIN IMMEDIATE"],
+        }
+    }
+
+    /// The same on a connection for heartbeats, for a row that is not waited for as long because other lines come after
+    /// it.
+    pub(super) const fn begin_briefly(self) -> &'static [&'static str] {
+        match self {
+            #[cfg(feature = "postgres")]
+            Postgres => &[
+                "BEGIN ISOLATION LEVEL READ COMMITTED",
+                "SET LOCAL idle_in_transaction_session_timeout = 3000",
+                "SET LOCAL lock_timeout = 500",
+            ],
+            #[cfg(feature = "mysql")]
+            Mysql => &[
+                "SET SESSION innodb_lock_wait_timeout = 1",
+                "START TRANSACTION",
+            ],
             #[cfg(feature = "sqlite")]
             Sqlite => &["BEGIN IMMEDIATE"],
         }

@@ -2,6 +2,7 @@
 
 mod beat;
 mod clean;
+mod crowd;
 mod dialect;
 mod doubt;
 mod evict;

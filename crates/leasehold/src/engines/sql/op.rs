@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::crowd;
 use super::doubt::Seen;
 use super::evict::Eviction;
 use super::post;
@@ -29,7 +30,7 @@ pub(super) enum Op {
     /// Says that claims are alive, on any number of lines; tells of each by its index.
     Beat(Vec<Arc<Claim>>, SessionId, Told),
     /// The same for claims of one line, which is waited for.
-    BeatLine(Vec<Arc<Claim>>, SessionId),
+    BeatLine(Vec<Arc<Claim>>, SessionId, Patience),
     /// Looks where one claim is.
     See(Key, ClaimId),
     Release(Claim, u32, Owner),
@@ -53,6 +54,15 @@ pub(super) struct Owner {
 
 /// The names that the claims of a session may be in line for; None once it is closed.
 pub(super) type Book = Arc<Shared<Option<ById<ClaimId, Name>>>>;
+
+/// How long the row of a line is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Nothing else waits for this.
+    Long,
+    /// Other lines come after this one.
+    Short,
+}
 
 /// Takes the answers of a heartbeat; closed once no caller waits for them.
 pub(super) type Told = mpsc::UnboundedSender<(usize, Standing)>;
@@ -147,6 +157,13 @@ impl Op {
                 Ok(Answer::Done)
             }
             Self::Claim(claim, owner) => {
+                if claim.waits
+                    && owner.fresh
+                    && crowd::likely(world, claim)
+                    && let Some(answer) = crowd::join(world, wire, claim, owner).await?
+                {
+                    return Ok(answer);
+                }
                 let (key, now) = (Key::of(&claim.name), world.bound_now());
                 let known = world.known.has(key);
                 let (quick, values) = world.quick.claim(claim, owner.session, known, now);
@@ -160,9 +177,20 @@ impl Op {
                     return Ok(Answer::Standings(vec![Standing::Held(held)]));
                 }
                 world.known.remove(key);
-                carefully(self, world, wire, &[key]).await
+                let answer = carefully(self, world, wire, &[key]).await?;
+                if let Answer::Standings(standings) = &answer
+                    && matches!(standings[..], [Standing::Waiting { .. }])
+                {
+                    world.crowded.add(key);
+                }
+                Ok(answer)
             }
             Self::Release(claim, used, _) => {
+                if crowd::likely(world, claim)
+                    && let Some(answer) = crowd::leave(world, wire, claim, *used).await?
+                {
+                    return Ok(answer);
+                }
                 let (quick, values) = world.quick.release(claim, *used, world.bound_now());
                 if wire.quick(quick, &values).await?.is_some() {
                     return Ok(Answer::Released(Release::Released));
@@ -172,7 +200,7 @@ impl Op {
             Self::Beat(claims, session, told) => {
                 super::beat::beat(world, wire, claims, *session, told).await
             }
-            Self::BeatLine(claims, _) => {
+            Self::BeatLine(claims, ..) => {
                 let keys: Vec<_> = claims.iter().map(|claim| Key::of(&claim.name)).collect();
                 carefully(self, world, wire, &keys).await
             }
@@ -231,7 +259,7 @@ impl Op {
                     release
                 }
             }),
-            Self::BeatLine(claims, _) => {
+            Self::BeatLine(claims, ..) => {
                 for claim in claims {
                     if let Some(stored) = find(lines, &claim.name) {
                         changes.extend(stored.line.heartbeat(claim.id, at).1);
@@ -276,7 +304,7 @@ impl Op {
                 tables.session,
                 tables.dialect.id(session.as_u128())
             )],
-            Self::BeatLine(_, session) => vec![tables.seen(*session, &now.to_string())],
+            Self::BeatLine(_, session, _) => vec![tables.seen(*session, &now.to_string())],
             Self::Evict(eviction) => eviction.trace(tables, was, now),
             _ => Vec::new(),
         }
@@ -307,7 +335,11 @@ pub(super) async fn carefully(
         }
         return Ok(answer);
     }
-    let mut packet: Vec<String> = tables.dialect.begin().iter().map(|s| (*s).into()).collect();
+    let begin = match op {
+        Op::BeatLine(_, _, Patience::Short) => tables.dialect.begin_briefly(),
+        _ => tables.dialect.begin(),
+    };
+    let mut packet: Vec<String> = begin.iter().map(|s| (*s).into()).collect();
     packet.extend(tables.read(&keys, Lock::Wait));
     packet.push(format!("SELECT {}", world.now()));
     let rows = wire.run(&packet.join("; ")).await?;

@@ -70,7 +70,7 @@ pub(super) struct Stored {
 pub(super) const NOBODY: u128 = 0;
 
 /// The id in the row of a line whose claims are rows of their own.
-const CROWD: u128 = u128::MAX;
+pub(super) const CROWD: u128 = u128::MAX;
 
 /// The columns of a claim, wherever it is kept.
 const CLAIM: &str = "weight, lease, since, deadline, fence";

@@ -39,6 +39,8 @@ pub(super) struct World {
     pub(super) tables: Tables,
     pub(super) quick: Quick,
     pub(super) known: Known,
+    /// The lines that were a crowd when this process last looked.
+    pub(super) crowded: Known,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) settings: Settings,
     pub(super) watch: Watch,
@@ -75,6 +77,7 @@ impl World {
         Arc::new_cyclic(|this| Self {
             quick: Quick::new(&tables, now),
             known: Known::default(),
+            crowded: Known::default(),
             tables,
             connect,
             watch: Watch::default(),

@@ -42,6 +42,13 @@ pub(super) fn parse(name: &str) -> Option<Node> {
     })
 }
 
+/// From here on the next sequences may overflow, and their order is not the order of arrival.
+const SEQUENCE_END: i64 = (1 << 31) - (1 << 16);
+
+pub(super) fn is_at_the_end(name: &str) -> bool {
+    parse(name).is_none_or(|node| node.order < 0 || node.order >= SEQUENCE_END)
+}
+
 /// The claim in Curator's protection prefix.
 fn claim_of(name: &str) -> Option<ClaimId> {
     let uuid: String = name.strip_prefix("_c_")?.get(..36)?.replace('-', "");
@@ -186,5 +193,12 @@ mod tests {
         let kazoo = parse("0123__lock__0000000002").unwrap();
         assert_eq!((kazoo.kind, kazoo.claim), (Kind::Foreign, None));
         assert_eq!(parse("0123-lock-0000000001").unwrap().kind, Kind::Mutex);
+    }
+
+    #[test]
+    fn sequences_near_their_end_are_refused() {
+        assert!(!is_at_the_end("x-lock-2147418111"));
+        assert!(is_at_the_end("x-lock-2147418112"));
+        assert!(is_at_the_end("x-lock--2147483648"));
     }
 }

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{Answer, Client, Stat, Trouble};
 use super::config::Config;
-use super::names::{EVICTED, LEASES, LOCKS, decode, encode, nodes, parse, prefix, protection};
+use super::names::{
+    EVICTED, LEASES, LOCKS, decode, encode, is_at_the_end, nodes, parse, prefix, protection,
+};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::engine::{Event, Inbox};
 use crate::engines::ordered::data::Note;
@@ -27,9 +29,6 @@ pub(super) struct ZkServer {
     /// The timeout that was asked for.
     asked: Duration,
 }
-
-/// From here on the next sequences may overflow, and their order is not the order of arrival.
-const SEQUENCE_END: i64 = (1 << 31) - (1 << 16);
 
 /// A follower passes our words on to the leader up to half a tick late, and a session has at least two ticks: a timeout a
 /// third longer than the lease ends after the lease on every clock.
@@ -70,51 +69,27 @@ impl ZkServer {
         }))
     }
 
-    /// Repeats a request until its outcome is certain. Only for requests that may be done twice.
-    async fn again<T, F>(&self, mut ask: impl FnMut() -> F) -> Answer<T>
-    where
-        F: Future<Output = Answer<T>>,
-    {
-        let mut pause = Duration::from_millis(5);
-        loop {
-            match ask().await {
-                Err(Trouble::Unknown(why)) => {
-                    tracing::debug!(why, "asking again");
-                    if self.over().is_cancelled() {
-                        return Err(Trouble::Dead(why));
-                    }
-                }
-                answer => return answer,
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.over().cancelled() => {}
-            }
-            pause = (pause * 2).min(Duration::from_millis(500));
-        }
-    }
-
     async fn children(&self, path: &str) -> Result<Vec<String>, Fail> {
-        let listed = there(self.again(|| self.client.list(path)).await)?;
+        let listed = there(self.client.again(|| self.client.list(path)).await)?;
         Ok(listed.unwrap_or_default())
     }
 
     async fn mkdir(&self, path: &str) -> Answer<()> {
         // A node that the server has cleared away again is made again by the next create.
-        match self.again(|| self.client.mkdir(path)).await {
+        match self.client.again(|| self.client.mkdir(path)).await {
             Err(Trouble::NoNode | Trouble::Exists) => Ok(()),
             answer => answer,
         }
     }
 
-    /// The nodes of a room whose names have this start, with what is stored. After a `sync` the answer is final: a request that another
-    /// server still has is refused there, because the session has moved.
+    /// The nodes of a room whose names have this start, with what is stored. After a `sync` the answer is final: a
+    /// request that another server still has is refused there, because the session has moved.
     async fn find(&self, room: &str, start: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Fail> {
-        self.again(|| self.client.sync(room)).await?;
-        let mut names = self.children(room).await?;
+        let listed = there(self.client.again(|| self.client.list_synced(room)).await)?;
+        let mut names = listed.unwrap_or_default();
         names.retain(|name| name.starts_with(start));
         let paths: Vec<_> = names.iter().map(|name| format!("{room}/{name}")).collect();
-        let read = self.again(|| self.client.read_all(&paths)).await?;
+        let read = self.client.again(|| self.client.read_all(&paths)).await?;
         let found = names.into_iter().zip(read).filter_map(|(name, read)| {
             let (data, stat) = read?;
             Some((name, data, stat))
@@ -147,7 +122,7 @@ impl ZkServer {
 
     async fn remove(&self, room: &str, node: &str) -> Answer<bool> {
         let (path, mut tries) = (format!("{room}/{node}"), 0);
-        let deleted = self.again(|| {
+        let deleted = self.client.again(|| {
             tries += 1;
             self.client.delete(&path)
         });
@@ -175,7 +150,8 @@ impl ZkServer {
                 continue;
             };
             let path = format!("{room}/{}", first.name);
-            let Some((data, _)) = there(self.again(|| self.client.read(&path)).await)? else {
+            let Some((data, _)) = there(self.client.again(|| self.client.read(&path)).await)?
+            else {
                 continue;
             };
             return Ok(Some(match Note::read(&data) {
@@ -245,10 +221,13 @@ impl Server for ZkServer {
         let start = prefix(new.claim, new.kind);
         loop {
             let (made, listed) = self.client.make(room, &start, new.data, count).await;
+            let none = |one: &Answer<_>| !matches!(one, Ok(_) | Err(Trouble::Unknown(_)));
+            let none = made.iter().all(none);
             let made: Answer<Vec<_>> = made.into_iter().collect();
             let (made, trouble) = match made {
                 Ok(made) => (made, None),
                 Err(Trouble::Dead(why)) => return Err(Fail::Over(why)),
+                Err(trouble) if none => (Vec::new(), Some(trouble)),
                 Err(trouble) => (self.settle(room, &start, count).await?, Some(trouble)),
             };
             match trouble {
@@ -291,18 +270,18 @@ impl Server for ZkServer {
     }
 
     async fn list(&self, room: &str) -> Result<Listed, Fail> {
-        let listed = there(self.again(|| self.client.list_watched(room)).await)?;
+        let listed = there(self.client.again(|| self.client.list_watched(room)).await)?;
         Ok(listed.map_or_else(Listed::default, listed_as))
     }
 
     async fn read(&self, room: &str, node: &str) -> Result<Option<(Vec<u8>, Watch)>, Fail> {
         let path = format!("{room}/{node}");
-        there(self.again(|| self.client.read_watched(&path)).await)
+        there(self.client.again(|| self.client.read_watched(&path)).await)
     }
 
     async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail> {
         let path = format!("{room}/{node}");
-        let written = there(self.again(|| self.client.write(&path, data)).await)?;
+        let written = there(self.client.again(|| self.client.write(&path, data)).await)?;
         Ok(written.is_some())
     }
 
@@ -325,7 +304,7 @@ impl Server for ZkServer {
             Err(Trouble::NoNode | Trouble::Exists) => self.client.read(&new).await.map(drop),
             swapped => swapped,
         };
-        Ok(there(self.again(swap).await)?.map(|()| name))
+        Ok(there(self.client.again(swap).await)?.map(|()| name))
     }
 
     async fn conflict(&self, claim: &Claim, line: &[Node]) -> Result<Option<Fail>, Fail> {
@@ -371,14 +350,14 @@ impl Server for ZkServer {
 
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail> {
         let path = self.trace_path(name);
-        let read = there(self.again(|| self.client.read(&path)).await)?;
+        let read = there(self.client.again(|| self.client.read(&path)).await)?;
         Ok(read.map(|(data, _)| data))
     }
 
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail> {
         self.mkdir(&format!("{}/{EVICTED}", self.root)).await?;
         let path = self.trace_path(name);
-        Ok(self.again(|| self.client.put(&path, data)).await?)
+        Ok(self.client.again(|| self.client.put(&path, data)).await?)
     }
 }
 
@@ -407,10 +386,6 @@ fn listed_as((children, watch): (Vec<String>, Watch)) -> Listed {
     }
 }
 
-fn is_at_the_end(name: &str) -> bool {
-    parse(name).is_none_or(|node| node.order < 0 || node.order >= SEQUENCE_END)
-}
-
 fn overflow(room: &str) -> Fail {
     let what = format!(
         "the sequence below {room} is about to overflow: release every lock of the name, and delete the node (the server \
@@ -427,12 +402,5 @@ mod tests {
     fn a_session_ends_a_third_after_the_lease() {
         let timeout = |ms| timeout_for(Duration::from_millis(ms)).as_millis();
         assert_eq!([6000, 3000, 250, 1].map(timeout), [8001, 4001, 334, 2]);
-    }
-
-    #[test]
-    fn sequences_near_their_end_are_refused() {
-        assert!(!is_at_the_end("x-lock-2147418111"));
-        assert!(is_at_the_end("x-lock-2147418112"));
-        assert!(is_at_the_end("x-lock--2147483648"));
     }
 }

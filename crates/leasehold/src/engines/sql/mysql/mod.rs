@@ -20,7 +20,7 @@ pub(super) struct Server {
 
 /// No gap locks, times without summer time, assignments one after the other, and no long wait for a row.
 const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = 1, autocommit = 1";
+     SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = 4, autocommit = 1";
 
 impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {

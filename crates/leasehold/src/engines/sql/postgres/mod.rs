@@ -77,7 +77,7 @@ impl Connect for Server {
         }
         if link.is_direct() {
             // Through a pooler it would be set for others, and only for one packet.
-            let _ = link.run("SET lock_timeout = 500").await?;
+            let _ = link.run("SET lock_timeout = 4000").await?;
         }
         Ok(Box::new(link))
     }

@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 
 use super::codec::{Frame, Frames};
 use super::error::{Answer, Trouble};
-use super::mux::Traffic;
 use crate::engines::tls::Tls;
 
 /// A connection, by direction.
@@ -136,64 +135,4 @@ pub(super) fn broken(error: &io::Error) -> Trouble {
 
 fn stranger() -> Trouble {
     Trouble::Unknown("its answer is not ZooKeeper's protocol: is this the port of another service, or one for TLS?".to_owned())
-}
-
-/// How many ticks in a row nothing was sent, and nothing arrived that was due.
-#[derive(Default)]
-pub(super) struct Silence {
-    ours: u32,
-    theirs: u32,
-    /// Whether a ping is unanswered.
-    pinged: bool,
-}
-
-impl Silence {
-    /// Whether the server has been silent for three ticks although an answer was due.
-    pub(super) fn is_too_long(&mut self, since: &Traffic) -> bool {
-        self.pinged &= !since.received;
-        self.theirs = match since.received || !(since.unanswered || self.pinged) {
-            true => 0,
-            false => self.theirs + 1,
-        };
-        self.theirs > 2
-    }
-
-    /// Whether to ping now.
-    pub(super) fn wants_a_ping(&mut self, since: &Traffic) -> bool {
-        self.ours = if since.sent { 0 } else { self.ours + 1 };
-        let wants = self.ours > 1 && !self.pinged;
-        self.pinged |= wants;
-        wants
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn since(sent: bool, received: bool, unanswered: bool) -> Traffic {
-        Traffic {
-            sent,
-            received,
-            unanswered,
-        }
-    }
-
-    #[test]
-    fn an_idle_server_is_pinged_and_a_silent_one_is_given_up() {
-        let (quiet, answered) = (since(false, false, false), since(false, true, false));
-        let mut silence = Silence::default();
-        let mut tick = |since: &Traffic| (silence.is_too_long(since), silence.wants_a_ping(since));
-        assert_eq!(tick(&since(true, true, false)), (false, false));
-        assert_eq!(tick(&quiet), (false, false), "no answer is due");
-        assert_eq!(tick(&quiet), (false, true));
-        assert_eq!(tick(&answered), (false, true), "and again");
-        assert_eq!(tick(&quiet), (false, false));
-        assert_eq!(tick(&quiet), (false, false));
-        assert_eq!(tick(&quiet), (true, false));
-        let mut silence = Silence::default();
-        let asked = since(true, false, true);
-        let given_up: Vec<_> = (0..3).map(|_| silence.is_too_long(&asked)).collect();
-        assert_eq!(given_up, [false, false, true]);
-    }
 }

@@ -110,6 +110,30 @@ impl Client {
         }
     }
 
+    /// Repeats a request until its outcome is certain. Only for requests that may be done twice.
+    pub(super) async fn again<T, F>(&self, mut ask: impl FnMut() -> F) -> Answer<T>
+    where
+        F: Future<Output = Answer<T>>,
+    {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match ask().await {
+                Err(Trouble::Unknown(why)) => {
+                    tracing::debug!(why, "asking again");
+                    if self.ended().is_cancelled() {
+                        return Err(Trouble::Dead(why));
+                    }
+                }
+                answer => return answer,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.ended().cancelled() => {}
+            }
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
     fn ask(&self, request: Encoder) -> impl Future<Output = Answer<Answered>> + Send + use<> {
         self.mux.ask(request, None)
     }
@@ -213,6 +237,15 @@ impl Client {
         self.ask(request).await?.body().texts()
     }
 
+    /// Lists children as the leader knows them, in one round trip.
+    pub(super) async fn list_synced(&self, path: &str) -> Answer<Vec<String>> {
+        let synced = self.ask(Encoder::request(Op::Sync).text(path));
+        let request = Encoder::request(Op::GetChildren).text(path).flag(false);
+        let listed = self.ask(request);
+        let _ = synced.await?;
+        listed.await?.body().texts()
+    }
+
     /// Lists children, and watches for the next change among them.
     pub(super) fn list_watched(
         &self,
@@ -275,12 +308,6 @@ impl Client {
             Err(Trouble::Exists) => self.write(path, data).await,
             Err(trouble) => Err(trouble),
         }
-    }
-
-    /// Lets our server catch up with the leader.
-    pub(super) async fn sync(&self, path: &str) -> Answer<()> {
-        let request = Encoder::request(Op::Sync).text(path);
-        self.ask(request).await.map(drop)
     }
 
     /// A write that changes nothing. A majority agreed to it after it was sent, so no other leader can have ended the

@@ -54,7 +54,6 @@ struct State {
     /// The zxid of the last answer.
     zxid: i64,
     watches: Watches,
-    sent: bool,
     received: bool,
 }
 
@@ -68,14 +67,6 @@ struct Asked {
 pub(super) struct Answered {
     frame: Vec<u8>,
     pub(super) watch: Option<Watch>,
-}
-
-/// The traffic since the last look.
-pub(super) struct Traffic {
-    pub(super) sent: bool,
-    pub(super) received: bool,
-    /// Whether a request has no answer yet.
-    pub(super) unanswered: bool,
 }
 
 /// xid, zxid and error code.
@@ -159,18 +150,13 @@ impl Mux {
     pub(super) fn say(&self, frame: &[u8]) {
         let mut state = self.state.lock();
         state.out.extend_from_slice(frame);
-        state.sent = true;
         drop(state);
         self.wake.notify_one();
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
-        let mut state = self.state.lock();
-        Traffic {
-            sent: std::mem::take(&mut state.sent),
-            received: std::mem::take(&mut state.received),
-            unanswered: !state.asked.is_empty(),
-        }
+    /// Whether a frame has arrived since the last call.
+    pub(super) fn has_received(&self) -> bool {
+        std::mem::take(&mut self.state.lock().received)
     }
 
     /// What another server must hear first: the login and the watches. A ping ends it, so that its answer is the last.
@@ -307,7 +293,6 @@ impl State {
         // Negative xids are reserved.
         self.xid = self.xid.checked_add(1).unwrap_or(1);
         self.out.extend(request.numbered(self.xid));
-        self.sent = true;
         let xid = self.xid;
         self.asked.push_back(Asked { xid, ..asked });
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::config::Config;
 use super::codec::{Decoder, Encoder, Op};
-use super::connection::{Connection, Silence, broken};
+use super::connection::{Connection, broken};
 use super::error::{Answer, Trouble, dead};
 use super::mux::{AUTH, Mux, PING, ping};
 use crate::clock::{Clock, micros};
@@ -35,6 +35,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a server may take to greet: one without a leader may never answer.
 const LONGEST_GREETING: Duration = Duration::from_secs(3);
+
+/// After so many eighths of the timeout without an answer to a ping a server is given up.
+const SILENT_TICKS: u32 = 3;
 
 /// How long the server may take to end the session.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -178,12 +181,12 @@ impl Session {
         request.bytes(secret.as_bytes()).numbered(AUTH)
     }
 
-    /// Moves bytes until the connection ends; answers why. A silent server is given up after three to four eighths of
-    /// the timeout.
+    /// Moves bytes until the connection ends; answers why. The server is pinged every eighth of the timeout, and given up
+    /// when it has been silent for three of them.
     async fn serve(&self, connection: Connection, closing: &CancellationToken) -> Trouble {
         let mut tick = interval(self.timeout / 8);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut silence = Silence::default();
+        let mut silent = 0;
         let (mut reading, mut writing) = (connection.reading, connection.writing);
         let mut closed = pin!(closing.cancelled());
         loop {
@@ -203,15 +206,11 @@ impl Session {
                 }),
                 () = &mut closed => return self.close(Connection { reading, writing }).await,
                 _ = tick.tick() => {
-                    let traffic = self.mux.traffic();
-                    match silence.is_too_long(&traffic) {
+                    silent = if self.mux.has_received() { 0 } else { silent + 1 };
+                    self.mux.say(&ping());
+                    match silent > SILENT_TICKS {
                         true => Err(Trouble::Unknown("the server does not answer".to_owned())),
-                        false => {
-                            if silence.wants_a_ping(&traffic) {
-                                self.mux.say(&ping());
-                            }
-                            Ok(())
-                        }
+                        false => Ok(()),
                     }
                 }
             };
