@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::engine::{Identity, Query};
-use leasehold::{Client, ErrorKind, Fence, Name};
+use leasehold::{Client, Fence, Name, Options};
 use tokio::time::Instant;
 
 use self::child::Program;
@@ -23,9 +23,6 @@ use crate::plain;
 
 /// How long to go on telling the engine that we are gone, once we are.
 const GOODBYE: Duration = Duration::from_secs(2);
-
-/// How long to leave a server alone that is not up yet.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How an attempt ended.
 enum Outcome {
@@ -74,19 +71,11 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
 impl Run {
     /// Connects. A server that is not up yet is asked again for as long as `--wait` lets.
     async fn connect(&self) -> leasehold::Result<Client> {
-        loop {
-            let error = match crate::connect(&self.place, self.identity()).await {
-                Ok(client) => return Ok(client),
-                Err(error) => error,
-            };
-            let may_pass = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut);
-            let next = Instant::now() + ASK_AGAIN;
-            if !may_pass || self.until.is_none_or(|until| until < next) {
-                return Err(error);
-            }
-            self.tell(&format!("{}; asking again", Failure::from(error)));
-            tokio::time::sleep_until(next).await;
+        let mut options = Options::new().identity(self.identity());
+        if let Some(wait) = self.args.wait {
+            options = options.patience(wait);
         }
+        options.connect(self.place.url()).await
     }
 
     async fn attempt(&self, client: &Client, signals: &mut Signals) -> Result<Outcome, Failure> {

@@ -99,22 +99,23 @@ impl FileSession {
         self.life.lock().clone().ok_or_else(Trouble::closed)
     }
 
-    /// Begins anew in a directory that was removed: everything this session had is lost.
-    fn revive(&self) -> std::result::Result<(), Trouble> {
+    /// Begins anew in a directory that was removed: everything this session had is lost. Says why, if that was so.
+    ///
+    /// A claim that finds the directory gone goes on in the new one, so no event is told for it: `Down` would end that claim
+    /// too. The next heartbeat finds the others gone.
+    fn revive(&self) -> std::result::Result<Option<String>, Trouble> {
         let mut life = self.life.lock();
         let Some(old) = &mut *life else {
             return Err(Trouble::closed());
         };
         self.world.dir.prepare()?;
         if !old.presence.is_elsewhere() {
-            return Ok(());
+            return Ok(None);
         }
         *old = self.begin()?;
-        drop(life);
         let why = format!("{} was removed", self.world.dir.root.display());
         tracing::warn!(why, "the session begins anew");
-        self.inbox.deliver(Event::Down(why));
-        Ok(())
+        Ok(Some(why))
     }
 
     /// Works on a line, as soon as it is free to be worked on; none if there is no such line.
@@ -135,7 +136,7 @@ impl FileSession {
                 Ok(Outcome::Busy) => patience.pause(&self.world, step, name).await?,
                 Err(trouble) if step == Step::Claim && !revived && trouble.is_missing() => {
                     revived = true;
-                    self.revive().map_err(|trouble| trouble.at(step))?;
+                    let _ = self.revive().map_err(|trouble| trouble.at(step))?;
                 }
                 Err(trouble) => return Err(trouble.at(step)),
             }
@@ -239,7 +240,9 @@ impl Session for FileSession {
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         let at = |trouble: Trouble| trouble.at(Step::Heartbeat);
         if !self.present(&*self.life().map_err(at)?) {
-            self.revive().map_err(at)?;
+            if let Some(why) = self.revive().map_err(at)? {
+                self.inbox.deliver(Event::Down(why));
+            }
             claims.iter().for_each(|claim| heard(claim, Standing::Gone));
             return Ok(());
         }
