@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod answer;
+mod calls;
 mod cluster;
 mod config;
 mod error;
@@ -9,6 +10,7 @@ mod keys;
 mod link;
 mod mailbox;
 mod pipe;
+mod pushed;
 mod redisson;
 mod resp;
 mod scan;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::answer::fence;
 use super::super::error::Trouble;
 use super::super::resp::{Call, Reply};
 use super::kind::Kind;
@@ -141,7 +142,7 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
     let first = next()?.text()?;
     Ok(match first.as_str() {
         "held" => {
-            let fence = Fence::new(next()?.number()?);
+            let fence = fence(next()?.number()?)?;
             // Nobody can tell who waits for it in another process: somebody may.
             Said::Held(Held {
                 fence,
