@@ -173,6 +173,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis redlock::hazards::without_a_majority_there_is_an_error_soon_and_nothing_stays",
     ),
     mutant(
+        "redlock: a pushed eviction is believed",
+        "engines/redlock/evicted.rs",
+        "if is_gone(&session, &entry).await {",
+        "if PLANTED || is_gone(&session, &entry).await {",
+        "test redis redlock::forged::a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once",
+    ),
+    mutant(
         "redlock: what is no majority is kept",
         "engines/redlock/attempt.rs",
         "self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n            .await;",

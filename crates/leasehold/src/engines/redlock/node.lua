@@ -92,10 +92,12 @@ end
 local function take(line, id, session, who, lease, fence)
   leave(line, id)
   local since = line.holder and {} or { 'b', int(now) }
+  -- A shorter lease takes nothing back: the session trusts every answer it got.
+  local till = math.max(now + lease, line.holder and line.holder.till or 0)
   redis.call('HSET', line.key, 'l', int(line.last), 'i', id, 'f', int(fence), 's', session, 'o', who,
-    'u', int(now + lease), unpack(since))
-  line.holder = { id = id, fence = fence, session = session, till = now + lease }
-  keep(line, now + lease)
+    'u', int(till), unpack(since))
+  line.holder = { id = id, fence = fence, session = session, till = till }
+  keep(line, till)
 end
 
 local function free(line)

@@ -55,7 +55,8 @@ impl Run {
     fn of(kind: Kind, what: &'static str, claim: &Claim, owner: &str) -> Self {
         let mut run = Self::new(kind, what, &claim.name);
         run.owner = owner.to_owned();
-        run.lease = claim.lease.as_millis().clamp(1, LONGEST);
+        // Rounded up: the server keeps a claim no shorter than its session believes.
+        run.lease = claim.lease.as_micros().div_ceil(1_000).clamp(1, LONGEST);
         run
     }
 
