@@ -18,7 +18,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let client = runtime.block_on(leasehold::connect(&place.url))?;
     let bare = File::create(place.path("bare.lock"))?;
     let ours = || Ok(runtime.block_on(runtime.spawn(lock_alone(client.clone())))??);
-    let goal = Goal::AtMost(6.0);
+    let goal = Goal::AtMost(9.0);
     let duel = duel(settings.many(), ours, || flock_alone(&bare))?;
     let name = format!("{} uncontended beside flock", place.kind());
     Row::ratio(&name, "µs", &duel, goal).print();

@@ -8,6 +8,7 @@ use leasehold::ErrorKind;
 /// Why the command itself failed. The numbers are those of `sysexits.h` where it has a word for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
+    Free,
     Usage,
     Unavailable,
     Bug,
@@ -26,6 +27,11 @@ type Row = (Exit, u8, &'static str);
 /// Every code that is not the child's own.
 const TABLE: &[Row] = &[
     (
+        Exit::Free,
+        1,
+        "of `status NAME` alone: no process holds the name or waits for it",
+    ),
+    (
         Exit::Usage,
         64,
         "bad usage: a wrong argument or name, a name in use another way, a lock an ancestor already holds",
@@ -40,7 +46,7 @@ const TABLE: &[Row] = &[
     (
         Exit::Busy,
         75,
-        "busy: somebody else holds the lock (--no-wait, or --wait ran out)",
+        "busy: another holds the lock (--no-wait, or --wait ran out); --busy-code sets another code",
     ),
     (
         Exit::Lost,

@@ -2,6 +2,7 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::cli::Cli;
 use crate::exit::Failure;
@@ -13,26 +14,42 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     show(script)
 }
 
-/// Prints the man page: the command, then each of its commands with all options.
+/// Prints the man page: the command, then each of its commands with all options. What is laid out in columns stays so.
 pub(crate) fn man() -> Result<u8, Failure> {
     let mut page = Vec::new();
     let mut command = Cli::command();
     command.build();
-    let top = clap_mangen::Man::new(command.clone());
-    top.render(&mut page)?;
-    for part in command
-        .get_subcommands()
-        .filter(|part| part.get_name() != "help")
-    {
+    let top = Man::new(command.clone());
+    top.render_title(&mut page)?;
+    top.render_name_section(&mut page)?;
+    top.render_synopsis_section(&mut page)?;
+    top.render_description_section(&mut page)?;
+    top.render_options_section(&mut page)?;
+    verbatim(&mut page, "LOCKS AND EXAMPLES", &command);
+    for part in command.get_subcommands() {
         let title = format!("LEASEHOLD {}", part.get_name().to_uppercase());
         page.extend(format!(".SH {title}\n").bytes());
-        let part = clap_mangen::Man::new(part.clone());
-        part.render_synopsis_section(&mut page)?;
-        part.render_description_section(&mut page)?;
-        part.render_options_section(&mut page)?;
-        part.render_extra_section(&mut page)?;
+        let man = Man::new(part.clone());
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+        verbatim(&mut page, "NOTES", part);
     }
     show(page)
+}
+
+/// What follows a command's options in its help, line by line.
+fn verbatim(page: &mut Vec<u8>, title: &str, command: &clap::Command) {
+    let Some(text) = command.get_after_help() else {
+        return;
+    };
+    page.extend(format!(".SH {title}\n.nf\n").bytes());
+    for line in text.to_string().lines() {
+        // A dot or a quote at the beginning would be a request.
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        page.extend(format!("\\&{line}\n").bytes());
+    }
+    page.extend(b".fi\n");
 }
 
 fn show(text: Vec<u8>) -> Result<u8, Failure> {

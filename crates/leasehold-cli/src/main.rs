@@ -12,6 +12,8 @@ mod exit;
 mod generate;
 mod group;
 mod held;
+mod place;
+mod plain;
 mod run;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod schema;
@@ -26,8 +28,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use leasehold::engine::Identity;
 
-use crate::cli::{Cli, Command, Common};
+use crate::cli::{Cli, Command};
 use crate::exit::{Exit, Failure};
+use crate::place::Place;
 
 fn main() -> ExitCode {
     let code = match Cli::try_parse() {
@@ -40,7 +43,8 @@ fn main() -> ExitCode {
 fn answer(cli: Cli) -> u8 {
     if cli.common.verbose {
         tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
+            .with_writer(|| plain::Stderr)
+            .with_ansi(false)
             .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
             .init();
     }
@@ -59,6 +63,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => block_on(run::run(args, &common)),
         Command::Status(args) => block_on(status::status(&args, &common)),
         Command::Evict(args) => block_on(evict::evict(&args, &common)),
+        _ if common.url.is_some() || common.url_file.is_some() => Err(Failure::new(
+            Exit::Usage,
+            "this command looks at no locks: it takes no --url",
+        )),
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         Command::Schema(args) => schema::schema(&args),
         Command::Completions { shell } => generate::completions(shell),
@@ -77,14 +85,10 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     done
 }
 
-/// A client that `status` shows under this description.
-async fn connect(common: &Common, called: Option<String>) -> Result<leasehold::Client, Failure> {
-    let mut who = Identity::of_this_process();
-    if let Some(command) = called {
-        who = who.called(command);
-    }
-    let url = common.url.as_deref().unwrap_or("");
-    Ok(leasehold::Options::new().identity(who).connect(url).await?)
+/// A client that `status` shows as this.
+async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::Client> {
+    let options = leasehold::Options::new().identity(who);
+    options.connect(place.url()).await
 }
 
 /// What clap has to say: help on stdout, anything else is bad usage.
@@ -102,11 +106,16 @@ fn explain(error: &clap::Error) -> u8 {
 
 /// A line on stderr. A closed stderr is no reason to fail.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "leasehold: {text}");
+    let _ = writeln!(std::io::stderr(), "leasehold: {}", plain::plain(text));
 }
 
 /// Text on stdout. A reader that has gone away (`… | head`) has seen enough.
 fn print(text: &str) -> Result<(), Failure> {
+    print_raw(&plain::plain(text))
+}
+
+/// Text of our own that may drive the terminal, or was filtered already.
+fn print_raw(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::from(error)),

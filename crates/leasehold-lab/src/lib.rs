@@ -4,11 +4,13 @@
 //! - [`check`]: judges a history in O(n log n), promise by promise.
 //! - [`torture`]: workers in several processes, faults from a seed, a verdict.
 //! - [`simulation`]: the real session, turns and guards over a simulated engine and clock.
+//! - [`explore`]: small random programs over the whole API in simulated time, judged at every step.
 //! - [`mutants`]: planted bugs that a named scenario must catch.
 //! - [`exhibits`]: classic broken locks on real servers, and the same schedule on Leasehold.
 
 pub mod check;
 pub mod exhibits;
+pub mod explore;
 pub mod history;
 pub mod mutants;
 pub mod report;

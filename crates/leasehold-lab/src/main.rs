@@ -11,7 +11,7 @@ use leasehold_lab::history::{assemble, read};
 use leasehold_lab::simulation::Locks;
 use leasehold_lab::simulation::campaign::{self, Enough};
 use leasehold_lab::torture::{FaultKind, Plan, Work, faults_of, lease_of, torture, work};
-use leasehold_lab::{Outcome, exhibits, mutants, report};
+use leasehold_lab::{Outcome, exhibits, explore, mutants, report};
 
 /// Shows what locks do under faults, and judges it.
 #[derive(Debug, Parser)]
@@ -57,6 +57,18 @@ enum Command {
         /// The first seed.
         #[arg(long, default_value_t = 0)]
         from: u64,
+    },
+    /// Run small random programs over the whole API in simulated time, one per seed, and shrink what breaks a promise.
+    Explore {
+        /// How many programs.
+        #[arg(long, default_value_t = 10_000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Go on after a broken promise, and list all of them.
+        #[arg(long)]
+        all: bool,
     },
     /// Plant bugs in a copy of the source and see whether each is caught. Run it at the root of the source.
     Mutants {
@@ -202,6 +214,7 @@ fn obey(command: Command) -> Outcome<bool> {
             };
             campaign::simulate_all(&locks, from, enough)
         }
+        Command::Explore { seeds, from, all } => explore::campaign::report(from, seeds, all),
         Command::Mutants { only, into } => {
             std::fs::create_dir_all(&into)?;
             mutants::run(

@@ -53,6 +53,8 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
+    /// What a client says on the connection that is meant.
+    words: Mutex<Vec<Vec<u8>>>,
     /// What its clients are told of other servers' ports.
     told: Mutex<Option<Told>>,
 }
@@ -62,6 +64,18 @@ struct Plan {
     fates: [Fate; 2],
     /// After so many more messages one way, this happens.
     later: Option<(Way, u64, Fate)>,
+    /// Only on this connection.
+    only: Only,
+}
+
+/// Whose messages are counted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    #[default]
+    All,
+    /// Those of the connection on which one of the words is said first.
+    Words,
+    Connection(u64),
 }
 
 impl Proxy {
@@ -102,12 +116,40 @@ impl Proxy {
 
     /// Lets so many messages pass one way; the next one, and all after it, meet this fate.
     pub fn after(&self, way: Way, messages: u64, fate: Fate) {
-        self.change(|plan| plan.later = Some((way, messages, fate)));
+        self.change(|plan| {
+            plan.later = Some((way, messages, fate));
+            plan.only = Only::All;
+        });
+    }
+
+    /// The same, counted on one connection alone: the one on which a client first says one of these words, from that
+    /// message on.
+    pub fn after_words(&self, words: &[Vec<u8>], way: Way, messages: u64, fate: Fate) {
+        *lock(&self.shared.words) = words.to_vec();
+        self.change(|plan| {
+            plan.later = Some((way, messages, fate));
+            plan.only = Only::Words;
+        });
+    }
+
+    /// Whether what was asked for by [`after`](Self::after) has not happened yet.
+    pub fn is_armed(&self) -> bool {
+        lock(&self.shared.plan).later.is_some()
+    }
+
+    /// Whether the fate of [`after`](Self::after) is still to come.
+    pub fn is_planned(&self) -> bool {
+        lock(&self.shared.plan).later.is_some()
     }
 
     /// How many messages have arrived one way.
     pub fn passed(&self, way: Way) -> u64 {
         self.shared.passed[way as usize].load(Ordering::SeqCst)
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> u64 {
+        self.shared.opened.load(Ordering::SeqCst)
     }
 
     /// Resets every connection there is now. New ones are let through.
@@ -152,11 +194,22 @@ impl State {
         }
     }
 
+    /// Whether a message counts.
+    fn counts(&self, plan: &mut Plan, way: Way, connection: u64, message: &[u8]) -> bool {
+        let said = |word: &Vec<u8>| message.windows(word.len()).any(|part| part == word);
+        if plan.only == Only::Words && way == Way::ToServer && lock(&self.words).iter().any(said) {
+            plan.only = Only::Connection(connection);
+        }
+        matches!(plan.only, Only::All) || plan.only == Only::Connection(connection)
+    }
+
     /// Waits until a message may go on; false if its connection is over.
-    fn admit(&self, way: Way) -> bool {
+    fn admit(&self, way: Way, connection: u64, message: &[u8]) -> bool {
         let mut plan = lock(&self.plan);
+        let counts = self.counts(&mut plan, way, connection, message);
         if let Some((on, left, fate)) = plan.later
             && on == way
+            && counts
         {
             plan.later = left.checked_sub(1).map(|left| (on, left, fate));
             if left == 0 {
@@ -203,6 +256,7 @@ fn connect(state: &Arc<State>, client: TcpStream, server: u16) {
     let Ok(server) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], server))) else {
         return;
     };
+    let connection = state.opened.load(Ordering::SeqCst);
     for (way, from, to) in [
         (Way::ToServer, &client, &server),
         (Way::ToClient, &server, &client),
@@ -216,13 +270,13 @@ fn connect(state: &Arc<State>, client: TcpStream, server: u16) {
         lock(&state.open).push((id, copy));
         let state = state.clone();
         drop(std::thread::spawn(move || {
-            pump(&state, way, from, to);
+            pump(&state, (way, connection), from, to);
             lock(&state.open).retain(|(open, _)| *open != id);
         }));
     }
 }
 
-fn pump(state: &State, way: Way, mut from: TcpStream, mut to: TcpStream) {
+fn pump(state: &State, (way, connection): (Way, u64), mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = vec![0; 64 * 1024];
     let told = match way {
         Way::ToServer => None,
@@ -230,7 +284,7 @@ fn pump(state: &State, way: Way, mut from: TcpStream, mut to: TcpStream) {
     };
     let mut between = Between::default();
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        let passed = state.admit(way)
+        let passed = state.admit(way, connection, &buffer[..read])
             && match &told {
                 None => to.write_all(&buffer[..read]),
                 Some(told) => to.write_all(&told.tell(&mut between, &buffer[..read])),
@@ -297,12 +351,26 @@ mod tests {
     }
 
     #[test]
+    fn counts_on_the_connection_where_a_word_is_said() {
+        let proxy = Proxy::before(echo());
+        proxy.after_words(&[b"stop".to_vec()], Way::ToClient, 0, Fate::Reset);
+        let (mut meant, mut other) = (client(&proxy), client(&proxy));
+        assert_eq!(say(&mut other).expect("not meant"), 1);
+        assert_eq!(say(&mut meant).expect("not yet"), 1);
+        meant.write_all(b"now stop").expect("sent");
+        assert!(!matches!(meant.read(&mut [0; 8]), Ok(1..)), "it is cut");
+        assert!(!proxy.is_armed());
+    }
+
+    #[test]
     fn resets_after_so_many_messages() {
         let proxy = Proxy::before(echo());
         proxy.after(Way::ToClient, 1, Fate::Reset);
         let mut stream = client(&proxy);
         assert_eq!(say(&mut stream).expect("the first passes"), 1);
+        assert!(proxy.is_armed());
         assert!(!matches!(say(&mut stream), Ok(1..)), "the second does not");
+        assert!(!proxy.is_armed());
         assert_eq!(say(&mut client(&proxy)).expect("a new connection"), 1);
     }
 }

@@ -43,7 +43,12 @@ pub(super) fn not_run(word: &OsStr, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => Exit::NotFound,
         _ => Exit::NotExecutable,
     };
-    Failure::new(exit, format!("{}: {error}", word.to_string_lossy()))
+    let word = word.to_string_lossy();
+    let hint = match exit == Exit::NotFound && word.contains([' ', '|', ';', '&', '>', '$']) {
+        true => ". A line for a shell needs one: leasehold run NAME -- sh -c 'LINE'",
+        false => "",
+    };
+    Failure::new(exit, format!("{word}: {error}{hint}"))
 }
 
 /// The running command, leader of a process group of its own.

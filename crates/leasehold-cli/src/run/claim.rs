@@ -1,30 +1,25 @@
 //! Asking for the lock.
 
-use std::time::Duration;
-
 use leasehold::engine::Mode;
 use leasehold::{Client, ErrorKind, Guard, Result};
+use tokio::time::Instant;
 
 use crate::cli::RunArgs;
 
-/// The guard, or none if it is busy.
-pub(super) async fn claim(args: &RunArgs, client: &Client) -> Result<Option<Guard>> {
-    match patience(args) {
+/// The guard, or none if it is busy until then; waits for ever if no time is given.
+pub(super) async fn claim(
+    args: &RunArgs,
+    until: Option<Instant>,
+    client: &Client,
+) -> Result<Option<Guard>> {
+    let over = args.no_wait || until.is_some_and(|until| until <= Instant::now());
+    match until {
+        _ if over => ask_either(args, client, false).await,
         None => ask_either(args, client, true).await,
-        Some(Duration::ZERO) => ask_either(args, client, false).await,
-        Some(patience) => {
-            let asked = tokio::time::timeout(patience, ask_either(args, client, true)).await;
+        Some(until) => {
+            let asked = tokio::time::timeout_at(until, ask_either(args, client, true)).await;
             asked.unwrap_or(Ok(None))
         }
-    }
-}
-
-/// How long to wait; for ever if none.
-fn patience(args: &RunArgs) -> Option<Duration> {
-    if args.no_wait {
-        Some(Duration::ZERO)
-    } else {
-        args.wait
     }
 }
 

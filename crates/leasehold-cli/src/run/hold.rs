@@ -49,9 +49,11 @@ pub(super) async fn hold(
     match watch(&guard, &mut child, &watchdog, signals, grace).await? {
         End::Ended(code) => {
             watchdog.done();
-            // The terminal is ours again before anybody else can hold the lock.
+            // The terminal is ours again before another process can hold the lock.
             drop(child);
-            release(guard, code).await
+            // The watchdog may have ended the command for a runner that stood still: that is no end of its own.
+            let held = guard.check().is_ok();
+            release(guard, held, code).await
         }
         End::Lost(why) => {
             let left = stop(&guard, &mut child, grace).await;
@@ -151,11 +153,12 @@ async fn gone(child: &mut Child) {
     }
 }
 
-async fn release(guard: Guard, code: u8) -> Result<u8, Failure> {
+/// The command's exit code, if the lock was held to the command's end.
+async fn release(guard: Guard, held: bool, code: u8) -> Result<u8, Failure> {
     let name = guard.name().clone();
     match guard.release().await {
-        Ok(Released::Released) => Ok(code),
-        Ok(Released::WasLost) => {
+        Ok(Released::Released) if held => Ok(code),
+        Ok(_) => {
             let what = format!("lost: {name} was not held to the end of the command");
             Err(Failure::new(Exit::Lost, what))
         }

@@ -5,21 +5,27 @@ mod claim;
 mod hold;
 mod signals;
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::time::Duration;
 
-use leasehold::engine::{Query, Url};
-use leasehold::{Client, Fence, Name};
+use leasehold::engine::{Identity, Query};
+use leasehold::{Client, ErrorKind, Fence, Name};
+use tokio::time::Instant;
 
 use self::child::Program;
 use self::signals::Signals;
 use crate::cli::{Common, RunArgs};
 use crate::exit::{self, Exit, Failure};
 use crate::held::{HELD, Held};
+use crate::place::Place;
+use crate::plain;
 
 /// How long to go on telling the engine that we are gone, once we are.
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How long to leave a server alone that is not up yet.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How an attempt ended.
 enum Outcome {
@@ -29,67 +35,112 @@ enum Outcome {
     Reenter(Fence),
 }
 
+/// One call of `run`.
+struct Run {
+    args: RunArgs,
+    name: Name,
+    place: Place,
+    verbose: bool,
+    /// When `--wait` is over; never if it was not given.
+    until: Option<Instant>,
+}
+
 pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
     // A bad name is refused before anything is touched.
-    let name = Name::new(&args.name)?;
+    let run = Run {
+        name: Name::new(&args.name)?,
+        place: Place::given(common)?,
+        verbose: common.verbose,
+        until: args.wait.and_then(|wait| Instant::now().checked_add(wait)),
+        args,
+    };
     let mut signals = Signals::listen()?;
-    let connect = crate::connect(common, Some(spelled(&args.command)));
     let client = tokio::select! {
-        client = connect => client?,
+        client = run.connect() => client?,
         signal = signals.stop() => return Ok(exit::of_signal(signal.as_raw())),
     };
-    let outcome = attempt(&args, common, &client, &name, &mut signals).await;
-    // What was dropped on the way is given back before we go: nobody waits for the lease of a withdrawn claim.
+    let outcome = run.attempt(&client, &mut signals).await;
+    // What was dropped on the way is given back before we go: no waiter waits for the lease of a withdrawn claim.
     let _ = tokio::time::timeout(GOODBYE, client.shutdown(GOODBYE)).await;
     match outcome? {
         Outcome::Exit(code) => Ok(code),
         Outcome::Reenter(fence) => {
-            let mut command = program(&args, common, &client).command(&name, fence);
-            Err(child::not_run(&args.command[0], &command.exec()))
+            let mut command = run.program(&client).command(&run.name, fence);
+            Err(child::not_run(&run.args.command[0], &command.exec()))
         }
     }
 }
 
-async fn attempt(
-    args: &RunArgs,
-    common: &Common,
-    client: &Client,
-    name: &Name,
-    signals: &mut Signals,
-) -> Result<Outcome, Failure> {
-    let held = Held::from_env();
-    let location = client.location();
-    if let Some(fence) = held.fence(&location, name.as_str())
-        && still_held(client, name, fence).await?
-    {
-        return nested(args, name, fence);
-    }
-    let say = |text: String| {
-        if common.verbose {
-            crate::say(&text);
+impl Run {
+    /// Connects. A server that is not up yet is asked again for as long as `--wait` lets.
+    async fn connect(&self) -> leasehold::Result<Client> {
+        loop {
+            let error = match crate::connect(&self.place, self.identity()).await {
+                Ok(client) => return Ok(client),
+                Err(error) => error,
+            };
+            let may_pass = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut);
+            let next = Instant::now() + ASK_AGAIN;
+            if !may_pass || self.until.is_none_or(|until| until < next) {
+                return Err(error);
+            }
+            self.tell(&format!("{}; asking again", Failure::from(error)));
+            tokio::time::sleep_until(next).await;
         }
-    };
-    say(format!("asking for {name} on {location}"));
-    let guard = tokio::select! {
-        guard = claim::claim(args, client) => guard?,
-        signal = signals.stop() => return Ok(Outcome::Exit(exit::of_signal(signal.as_raw()))),
-    };
-    let Some(guard) = guard else {
-        return Err(Failure::new(Exit::Busy, format!("{name} is busy")));
-    };
-    let source = match client.guarantees().fences {
-        "" => String::new(),
-        source => format!(": {source}"),
-    };
-    say(format!(
-        "holding {name} with fence {}{source}",
-        guard.fence()
-    ));
-    let mut program = program(args, common, client);
-    let held = held.and(&location, name.as_str(), guard.fence());
-    program.env.push((HELD, held.to_env().into()));
-    let code = hold::hold(guard, &program, args.lease, signals).await?;
-    Ok(Outcome::Exit(code))
+    }
+
+    async fn attempt(&self, client: &Client, signals: &mut Signals) -> Result<Outcome, Failure> {
+        let (name, held, location) = (&self.name, Held::from_env(), client.location());
+        if let Some(fence) = held.fence(&location, name.as_str())
+            && still_held(client, name, fence).await?
+        {
+            return nested(&self.args, name, fence);
+        }
+        self.tell(&format!("asking for {name} on {location}"));
+        let guard = tokio::select! {
+            guard = claim::claim(&self.args, self.until, client) => guard?,
+            signal = signals.stop() => return Ok(Outcome::Exit(exit::of_signal(signal.as_raw()))),
+        };
+        let Some(guard) = guard else {
+            crate::say(&busy(client, name).await);
+            return Ok(Outcome::Exit(self.args.busy_code));
+        };
+        let fence = guard.fence();
+        self.tell(&match client.guarantees().fences {
+            "" => format!("holding {name} with fence {fence}"),
+            source => format!("holding {name} with fence {fence}: {source}"),
+        });
+        let mut program = self.program(client);
+        let held = held.and(&location, name.as_str(), fence);
+        program.env.push((HELD, held.to_env().into()));
+        let code = hold::hold(guard, &program, self.args.lease, signals).await?;
+        Ok(Outcome::Exit(code))
+    }
+
+    /// With `--verbose`.
+    fn tell(&self, text: &str) {
+        if self.verbose {
+            crate::say(text);
+        }
+    }
+
+    fn program(&self, client: &Client) -> Program {
+        Program {
+            words: self.args.command.clone(),
+            env: self.place.env(client, self.args.pass_url),
+        }
+    }
+
+    /// What `status` shows: the command's name, and its arguments only if that is wanted. Others can read it.
+    fn identity(&self) -> Identity {
+        let (this, command) = (Identity::of_this_process(), &self.args.command);
+        if self.args.show_args {
+            return this.with_arguments(command);
+        }
+        let program = Path::new(&command[0]);
+        let name = program.file_name().unwrap_or(program.as_os_str());
+        this.called(name.to_string_lossy())
+    }
 }
 
 /// A record of a lock that has ended since (its runner is gone, this process is not) is no reason to refuse.
@@ -110,31 +161,16 @@ fn nested(args: &RunArgs, name: &Name, fence: Fence) -> Result<Outcome, Failure>
     Err(Failure::new(Exit::Usage, what))
 }
 
-fn program(args: &RunArgs, common: &Common, client: &Client) -> Program {
-    let url = url_for_child(common, client);
-    Program {
-        words: args.command.clone(),
-        env: url
-            .map(|url| ("LEASEHOLD_URL", url.into()))
-            .into_iter()
-            .collect(),
+/// Says which process has it, as far as a look that may already be late can tell.
+async fn busy(client: &Client, name: &Name) -> String {
+    let looked = tokio::time::timeout(GOODBYE, client.inspect(&Query::name(name.clone()))).await;
+    let lines = looked.ok().and_then(Result::ok).unwrap_or_default();
+    let holder = lines.iter().flat_map(|line| &line.holders).next();
+    match holder.and_then(|holder| Some((holder.who.as_ref()?, holder.fence?))) {
+        Some((who, fence)) => {
+            let command = plain::cut(&who.command, 40);
+            format!("{name} is busy: {who} ({command}) holds it with fence {fence}")
+        }
+        None => format!("{name} is busy"),
     }
-}
-
-/// Where a nested run finds the same locks; none if the child knows already. A directory that is named from here
-/// would be another one wherever the child goes.
-fn url_for_child(common: &Common, client: &Client) -> Option<String> {
-    let given = common
-        .url
-        .clone()
-        .or_else(|| std::env::var("LEASEHOLD_URL").ok())?;
-    let url = Url::parse(&given).ok()?;
-    let relative = url.hosts().is_empty() && !url.path().is_empty() && !url.path().starts_with('/');
-    Some(if relative { client.location() } else { given })
-}
-
-/// The command as `status` shows it.
-fn spelled(command: &[OsString]) -> String {
-    let words = command.iter().map(|word| word.to_string_lossy());
-    words.collect::<Vec<_>>().join(" ")
 }

@@ -4,14 +4,19 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::engine::{ClaimView, Clock, LineView};
 
+use crate::plain::cut;
+
 const HEAD: [&str; 9] = [
-    "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "LEASE", "UNTIL", "COMMAND",
+    "NAME", "FENCE", "MODE", "HOST", "PID", "ASKED", "LEASE", "LAPSES", "COMMAND",
 ];
 
 type Row = [String; 9];
 
-/// A row per claim: holders with their fence, waiters with their place in line.
-pub(super) fn render(lines: &[LineView]) -> String {
+/// Longer cells are cut: a width has a limit.
+const CELL: usize = 600;
+
+/// A row per claim: holders with their fence, waiters with their place in line. Rows are cut to the width of a terminal.
+pub(super) fn render(lines: &[LineView], width: Option<usize>) -> String {
     if lines.is_empty() {
         return "nothing is locked\n".to_owned();
     }
@@ -28,7 +33,7 @@ pub(super) fn render(lines: &[LineView]) -> String {
         let waiters = line.waiters.iter().enumerate();
         rows.extend(waiters.map(|(at, claim)| row(line, format!("waits #{}", at + 1), claim, now)));
     }
-    aligned(&rows)
+    aligned(&rows, width.unwrap_or(usize::MAX))
 }
 
 fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Row {
@@ -38,18 +43,13 @@ fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Ro
         line.name.to_string(),
         place,
         claim.mode.to_string(),
-        told(who.map(|who| shown(&who.host))),
+        told(who.map(|who| cut(&who.host, CELL))),
         told(who.map(|who| who.pid.to_string())),
         distance(claim.since, now),
         told(claim.lease.map(exact)),
         distance(claim.until, now),
-        told(who.map(|who| shown(&who.command))),
+        told(who.map(|who| cut(&who.command, CELL))),
     ]
-}
-
-/// Somebody else's command line must not drive this terminal.
-fn shown(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }
 
 /// `3s ago`, `in 9s`.
@@ -75,7 +75,7 @@ fn rough(duration: Duration) -> String {
     }
 }
 
-fn aligned(rows: &[Row]) -> String {
+fn aligned(rows: &[Row], most: usize) -> String {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
@@ -87,7 +87,8 @@ fn aligned(rows: &[Row]) -> String {
             .iter()
             .zip(widths)
             .map(|(cell, width)| format!("{cell:width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        let row = cells.collect::<Vec<_>>().join("  ");
+        text += &cut(row.trim_end(), most);
         text.push('\n');
     }
     text
@@ -112,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_escapes_do_not_reach_the_terminal() {
+    fn columns_line_up_and_rows_end_with_the_terminal() {
         let claim = |fence, command: &str| {
-            let who = Identity::new("host", 7, command);
+            let who = Identity::new("host".repeat(20_000), 7, command);
             ClaimView::new(
                 fence,
                 Mode::Mutex,
@@ -124,14 +125,19 @@ mod tests {
             )
         };
         let name = Name::new("x").unwrap();
-        let claims = [claim(Some(Fence::new(42)), "a \x1b[2J"), claim(None, "b")];
-        let text = render(&[LineView::new(name, claims)]);
-        assert!(!text.contains('\x1b'), "{text}");
+        let claims = [claim(Some(Fence::new(42)), "a"), claim(None, "b")];
+        let view = [LineView::new(name, claims)];
+        let text = render(&view, None);
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[1].contains("42") && lines[2].contains("waits #1"),
             "{text}"
         );
-        assert_eq!(lines[0].find("COMMAND"), lines[2].find('b'), "{text}");
+        // In characters: a host that was cut ends with one of three bytes.
+        let at = |line: &str, c: char| line.chars().position(|found| found == c);
+        let command = lines[0].find("COMMAND");
+        assert_eq!(command, at(lines[2], 'b'), "{text}");
+        let narrow = render(&view, Some(20));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 20));
     }
 }

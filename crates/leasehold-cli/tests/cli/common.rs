@@ -8,9 +8,9 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_testkit::poll;
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,6 +31,15 @@ pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (T, Duration) {
     (act(), begin.elapsed())
 }
 
+/// How long after something was done a file was made; to the tick of the file system's clock.
+pub(crate) fn made_after(path: &Path, act: impl FnOnce()) -> Duration {
+    let begin = SystemTime::now();
+    act();
+    until_true("the file", || path.exists());
+    let made = std::fs::metadata(path).unwrap().modified().unwrap();
+    made.duration_since(begin).unwrap_or_default()
+}
+
 /// A program as a shell starts it in the foreground. Whoever runs the tests in the background or under `nohup` has
 /// signals ignored, and an ignored signal stays ignored.
 pub(crate) fn with_default_signals(program: &str) -> Command {
@@ -39,26 +48,52 @@ pub(crate) fn with_default_signals(program: &str) -> Command {
     command
 }
 
-/// A directory with locks and whatever the commands write.
-pub(crate) struct Place(tempfile::TempDir);
+/// A directory with locks and what the commands write.
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+    /// What the command is started by.
+    starter: &'static [&'static str],
+}
+
+/// Before all other programs of the machine.
+const URGENT: &[&str] = &["chrt", "--fifo", "1"];
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            starter: &[],
+        }
+    }
+
+    /// For tests of what happens within a lease, and of how long it takes: other programs must not take the time of these
+    /// processes. Without the right to that the machine has to be quiet.
+    pub(crate) fn urgent() -> Self {
+        let tried = Command::new(URGENT[0])
+            .args(&URGENT[1..])
+            .arg("true")
+            .output();
+        let allowed = tried.is_ok_and(|tried| tried.status.success());
+        Self {
+            starter: if allowed { URGENT } else { &[] },
+            ..Self::new()
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("file:{}", self.0.path().join("locks").display())
+        format!("file:{}", self.dir.path().join("locks").display())
     }
 
     /// The command with these arguments, run where its files are.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = with_default_signals(env!("CARGO_BIN_EXE_leasehold"));
+        let leasehold = env!("CARGO_BIN_EXE_leasehold");
+        let words = [self.starter, &[leasehold], args].concat();
+        let mut command = with_default_signals(words[0]);
         let _ = command
-            .args(args)
+            .args(&words[1..])
             .env("LEASEHOLD_URL", self.url())
             .env_remove("LEASEHOLD_HELD")
-            .current_dir(self.0.path())
+            .current_dir(self.dir.path())
             .stdin(Stdio::null());
         command
     }
@@ -85,7 +120,7 @@ impl Place {
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join(file)
+        self.dir.path().join(file)
     }
 
     /// A line that a script wrote, once it has.
@@ -161,6 +196,12 @@ impl Running {
     /// What it has printed so far.
     pub(crate) fn printed(&self) -> String {
         text(&self.out)
+    }
+
+    /// What it has said on stderr so far.
+    #[cfg(feature = "redis")]
+    pub(crate) fn said(&self) -> String {
+        text(&self.err)
     }
 
     /// Waits for its end.

@@ -1,7 +1,8 @@
 //! The child and the lock end together, whatever ends first.
 
 use crate::common::{
-    Place, Running, is_alive, timed, until, until_true, wait_for_death, with_default_signals,
+    Place, Running, is_alive, made_after, timed, until, until_true, wait_for_death,
+    with_default_signals,
 };
 use leasehold_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,7 +39,7 @@ fn evict_stops_the_group_with_sigterm_and_exits_76() {
 
 #[test]
 fn a_group_that_ignores_sigterm_is_killed_after_a_third_of_the_lease() {
-    let place = Place::new();
+    let place = Place::urgent();
     let script =
         "trap '' TERM; sleep 1000 & echo $! > grandchild; echo $$ > child; while :; do wait; done";
     let holder = place.hold("x", &["--lease", "6s"], script);
@@ -55,19 +56,19 @@ fn a_group_that_ignores_sigterm_is_killed_after_a_third_of_the_lease() {
 }
 
 #[test]
-fn evicting_nobody_says_so() {
+fn an_eviction_without_a_holder_says_so() {
     let place = Place::new();
     let answer = place.leasehold(&["evict", "x", "--why", "test"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x\n"),
+        (0, "no process holds x\n"),
         "{answer:?}"
     );
     let holder = place.hold("x", &[], "sleep 1000");
     let answer = place.leasehold(&["evict", "x", "--why", "test", "--fence", "1"]);
     assert_eq!(
         (answer.code, answer.out.as_str()),
-        (0, "nobody holds x with fence 1\n"),
+        (0, "no process holds x with fence 1\n"),
         "{answer:?}"
     );
     assert_eq!(place.counts("x"), (1, 0));
@@ -117,15 +118,12 @@ fn the_lock_of_a_killed_runner_passes_on_only_after_its_group() {
 #[test]
 fn the_lock_of_a_killed_runner_passes_on_within_100_ms() {
     for round in 0..9 {
-        let place = Place::new();
+        let place = Place::urgent();
         let holder = place.hold("x", &["--lease", "1h"], FAMILY);
         let family = [place.pid("child"), place.pid("grandchild")];
         let next = place.start(&["run", "x", "--", "sh", "-c", "echo held > held; sleep 1000"]);
         place.wait_for_counts("x", (1, 1));
-        let ((), took) = timed(|| {
-            holder.signal(Signal::KILL);
-            until_true("the next holder", || place.path("held").exists());
-        });
+        let took = made_after(&place.path("held"), || holder.signal(Signal::KILL));
         assert!(!family.into_iter().any(is_alive), "round {round}");
         assert!(
             took < Duration::from_millis(100),
@@ -192,7 +190,7 @@ fn a_command_that_changed_its_user_and_cannot_be_stopped_is_named() {
 
 #[test]
 fn a_stopped_runner_loses_its_group_with_its_lease() {
-    let place = Place::new();
+    let place = Place::urgent();
     let holder = place.hold("x", &["--lease", "300ms"], FAMILY);
     let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
     holder.signal(Signal::STOP);
@@ -205,32 +203,33 @@ fn a_stopped_runner_loses_its_group_with_its_lease() {
 
 #[test]
 fn a_short_lease_is_renewed_while_the_command_runs() {
-    let place = Place::new();
-    let answer = place.leasehold(&["run", "x", "--lease", "200ms", "--", "sleep", "0.7"]);
+    let place = Place::urgent();
+    let answer = place.leasehold(&["run", "x", "--lease", "400ms", "--", "sleep", "1.4"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
 }
 
 #[test]
 fn a_child_is_stopped_before_a_lease_that_cannot_be_renewed_ends() {
-    let place = Place::new();
-    let script =
-        "trap 'echo termed > termed; exit 0' TERM; echo $$ > child; while :; do sleep 0.01; done";
-    let holder = place.hold("x", &["--lease", "900ms"], script);
+    let place = Place::urgent();
+    // Waits: a shell that starts a command first hears the signal after it.
+    let script = "trap 'echo termed > termed; exit 0' TERM; sleep 1000 & echo $$ > child; wait";
+    let holder = place.hold("x", &["--lease", "3s"], script);
     let child = place.pid("child");
     let lines = std::fs::read_dir(place.path("locks/lines")).unwrap();
     let line = lines.map(|entry| entry.unwrap().path()).next().unwrap();
-    // Whoever holds the file's lock keeps every renewal out.
+    // A program that has the file's lock keeps every renewal out.
     let file = std::fs::File::options()
         .read(true)
         .write(true)
         .open(line)
         .unwrap();
     file.lock().unwrap();
-    let (answer, took) = timed(|| holder.end());
-    assert!(!is_alive(child));
+    let ((), took) = timed(|| wait_for_death(child));
+    let answer = holder.end();
     assert_eq!(answer.code, 76, "{answer:?}");
     assert_eq!(place.line("termed"), "termed");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // It was renewed for the last time before the file was locked.
+    assert!(took < Duration::from_secs(3), "{took:?}");
     file.unlock().unwrap();
 }
 

@@ -10,6 +10,7 @@ mod nested;
 #[cfg(feature = "redis")]
 mod redis;
 mod run;
+mod secrets;
 mod status;
 mod tty;
 mod usage;

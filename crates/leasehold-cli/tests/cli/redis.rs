@@ -2,7 +2,9 @@
 
 use leasehold_testkit::servers::redis::Redis;
 
-use crate::common::{Place, Running};
+use std::time::Duration;
+
+use crate::common::{Place, Running, timed, until};
 
 #[test]
 fn a_run_beside_redisson_has_a_fence_that_grows_and_says_whose() {
@@ -26,4 +28,30 @@ fn a_run_beside_redisson_has_a_fence_that_grows_and_says_whose() {
         let _ = server.cli("HSET x 00000000-0000-4000-8000-000000000000:1 1");
         let _ = server.cli("DEL x");
     }
+}
+
+#[test]
+fn waiting_covers_a_server_that_is_not_up_yet() {
+    let (place, mut server) = (Place::new(), Redis::start());
+    let url = server.url();
+    server.kill();
+    let args = |wait| {
+        [
+            "-v", "--url", &url, "run", "x", "--wait", wait, "--", "true",
+        ]
+    };
+    let (answer, took) = timed(|| Running::start(&mut place.command(&args("700ms"))).end());
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(
+        took > Duration::from_millis(450),
+        "it asked again: {took:?}"
+    );
+    let waits = Running::start(&mut place.command(&args("1m")));
+    until("a refusal", || match waits.said() {
+        text if text.contains("asking again") => Ok(()),
+        text => Err(text),
+    });
+    server.restart();
+    let answer = waits.end();
+    assert_eq!(answer.code, 0, "{answer:?}");
 }

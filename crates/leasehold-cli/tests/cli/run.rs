@@ -41,14 +41,23 @@ fn the_environment_has_name_fence_and_url() {
 }
 
 #[test]
-fn busy_is_75() {
+fn busy_is_75_or_another_code_and_says_by_whom() {
     let place = Place::new();
     let holder = place.hold("x", &[], "sleep 1000");
     for args in [&["--no-wait"][..], &["--wait", "30ms"], &["--wait", "0s"]] {
         let answer = place.leasehold(&[&["run", "x"], args, &["--", "echo", "ran"]].concat());
         assert_eq!((answer.code, answer.out.as_str()), (75, ""), "{answer:?}");
-        assert_eq!(answer.err, "leasehold: x is busy\n");
+        let by = format!(
+            ":{} (sh) holds it with fence ",
+            holder.pid().as_raw_nonzero()
+        );
+        assert!(
+            answer.err.starts_with("leasehold: x is busy: ") && answer.err.contains(&by),
+            "{answer:?}"
+        );
     }
+    let answer = place.leasehold(&["run", "x", "--no-wait", "--busy-code", "9", "--", "true"]);
+    assert_eq!(answer.code, 9, "{answer:?}");
     let other = place.leasehold(&["run", "X", "--no-wait", "--", "true"]);
     assert_eq!(other.code, 0, "another name: {other:?}");
     drop(holder);

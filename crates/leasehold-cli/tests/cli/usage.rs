@@ -12,6 +12,15 @@ fn bad_usage_is_64_and_says_what_to_do() {
         (&["run", "x", "true"], "'true'"),
         (&["run", "x", "--wait", "2", "--", "true"], "unit"),
         (&["run", "x", "--wait=-2s", "--", "true"], "negative"),
+        (&["run", "x", "--wait", "-1s", "--", "true"], "negative"),
+        (&["run", "x", "--lease", "-1s", "--", "true"], "negative"),
+        (&["run", "x", "--busy-code", "0", "--", "true"], "1..=255"),
+        (&["evict", "x", "--why", " "], "say why"),
+        (
+            &["evict", "x", "--why", "test", "--fence", "abc"],
+            "a whole number",
+        ),
+        (&["--url", "file:/tmp/x", "man"], "no --url"),
         (
             &["run", "x", "--wait", "2s", "--no-wait", "--", "true"],
             "--no-wait",
@@ -77,6 +86,17 @@ fn other_failures_have_their_own_codes() {
             "/no/such/command",
         ),
         (&["run", "x", "--", "/etc/passwd"], 126, "/etc/passwd"),
+        (&["run", "x", "--", "echo hi | cat"], 127, "sh -c"),
+        (
+            &["--url", "memory:", "run", "x", "--", "true"],
+            78,
+            "one process",
+        ),
+        (
+            &["--url-file", "/no/such/file", "status"],
+            78,
+            "/no/such/file",
+        ),
         (&["run", "x", "--", "sh", "-c", "exit 7"], 7, ""),
         (
             &["run", "x", "--", "sh", "-c", "kill -USR1 $$"],
@@ -98,8 +118,21 @@ fn help_has_examples_and_the_table_of_exit_codes() {
     let help = place.leasehold(&["--help"]);
     assert_eq!((help.code, help.err.as_str()), (0, ""));
     assert!(help.out.contains("leasehold run backup --"), "{}", help.out);
+    for url in [
+        "file:",
+        "redis://",
+        "redlock://",
+        "postgres://",
+        "mysql://",
+        "sqlite:",
+        "zookeeper://",
+    ] {
+        assert!(help.out.contains(&format!("\n  {url}")), "{url}");
+    }
     let run = place.leasehold(&["run", "--help"]).out;
-    for code in ["64", "69", "75", "76", "77", "78", "126", "127", "128+n"] {
+    for code in [
+        "1", "64", "69", "75", "76", "77", "78", "126", "127", "128+n",
+    ] {
         assert!(run.contains(&format!("\n  {code} ")), "{code} in {run}");
     }
     let version = place.leasehold(&["--version"]);
@@ -121,6 +154,11 @@ fn the_man_page_and_completions_know_every_command() {
     }
     assert!(
         man.out.contains("no\\-wait") && man.out.contains("Exit codes"),
+        "{}",
+        man.out
+    );
+    assert!(
+        man.out.contains("postgres://") && !man.out.contains("leasehold\\-run(1)"),
         "{}",
         man.out
     );

@@ -30,6 +30,6 @@ fn status_shows_the_session_that_was_negotiated() {
         shown(&["evict", "x", "--ask"]),
         "1 holder of x was asked to give it up\n"
     );
-    assert_eq!(shown(&["evict", "y", "--ask"]), "nobody holds y\n");
+    assert_eq!(shown(&["evict", "y", "--ask"]), "no process holds y\n");
     drop(holder);
 }

@@ -12,6 +12,7 @@ mod order;
 mod outcomes;
 mod owners;
 mod progress;
+pub mod simple;
 mod taken;
 mod verdict;
 mod windows;

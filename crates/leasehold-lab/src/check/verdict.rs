@@ -39,6 +39,8 @@ pub enum Promise {
     ToldOutcome,
     /// The history contains what it is meant to prove something about.
     NotVacuous,
+    /// Two judges see the same: no promise of a lock, but one of the lab.
+    Agreement,
 }
 
 impl fmt::Display for Promise {
@@ -57,6 +59,7 @@ impl fmt::Display for Promise {
             Self::Progress => "progress",
             Self::ToldOutcome => "told outcome",
             Self::NotVacuous => "not vacuous",
+            Self::Agreement => "agreement of the judges",
         })
     }
 }

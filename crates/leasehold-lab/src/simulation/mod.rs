@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::Outcome;
-use crate::check::{Bounds, Demands, Verdict, judge};
+use crate::check::{Bounds, Demands, Verdict, judge, simple};
 use crate::history::{Log, Record, What, assemble};
 use crate::random::Random;
 use crate::torture::gate::{Gate, Visitor};
@@ -99,7 +99,9 @@ const FARTHEST: u64 = 2_000_000;
 /// If the run did not come to an end.
 pub fn simulate(locks: Locks, seed: u64) -> Outcome<(Verdict, Duration)> {
     let (records, time) = run(locks, seed)?;
-    let verdict = judge(&assemble(records)?, &bounds(locks), &Demands::default());
+    let history = assemble(records.clone())?;
+    let mut verdict = judge(&history, &bounds(locks), &Demands::default());
+    verdict.compare(simple::overlaps(&records, &[]));
     Ok((verdict, time))
 }
 

@@ -20,7 +20,7 @@ use super::network::Network;
 use super::servers::LONGEST_STEP;
 use super::workers::Worker;
 use crate::Outcome;
-use crate::check::{Demands, judge};
+use crate::check::{Demands, judge, simple};
 use crate::history::{Log, What, assemble, read};
 use crate::report::Report;
 
@@ -282,7 +282,11 @@ impl Run<'_> {
         };
         let mut history = assemble(records.clone())?;
         self.asked.excuse(&mut history, &records);
-        let verdict = judge(&history, &self.asked.bounds, &demands);
+        let mut verdict = judge(&history, &self.asked.bounds, &demands);
+        verdict.compare(simple::overlaps(
+            &records,
+            &self.asked.lossy_times(&records),
+        ));
         let report = Report::new(self.plan, &self.asked.text, &self.made, &verdict);
         report.save(&self.plan.into.join("report.json"))?;
         Ok(report)

@@ -7,6 +7,7 @@ pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
 pub mod redlock;
+pub mod stalling;
 pub mod wall;
 pub mod zookeeper;
 

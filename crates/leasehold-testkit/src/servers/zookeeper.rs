@@ -251,6 +251,11 @@ impl ZooKeeper {
         self.number("srvr", "Sent: ", 10)
     }
 
+    /// How many connections it has, but for the one that asks.
+    pub fn connections(&self) -> u64 {
+        self.number("srvr", "Connections: ", 10).saturating_sub(1)
+    }
+
     /// How many watches are set.
     pub fn watches(&self) -> usize {
         usize::try_from(self.number("wchs", "Total watches:", 10)).expect("a count")

@@ -6,8 +6,10 @@ use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
 use std::time::Duration;
 
+use leasehold::engine::Clock;
 use leasehold::{Client, Fence, Guard, Options, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::task::JoinSet;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -24,6 +26,7 @@ async fn main() {
     let mut worker = Worker {
         client,
         guards: HashMap::new(),
+        many: Vec::new(),
     };
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -38,6 +41,8 @@ async fn main() {
 struct Worker {
     client: Client,
     guards: HashMap<String, Guard>,
+    /// What `hold` holds.
+    many: Vec<(u64, Vec<Guard>)>,
 }
 
 impl Worker {
@@ -57,6 +62,12 @@ impl Worker {
                 let guard = semaphore.acquire_many(count).await?;
                 self.hold(name, guard)
             }
+            ["hold", scene, prefix, count, lease, apart] => {
+                let [count, lease, apart] =
+                    [count, lease, apart].map(|n| n.parse().expect("a number"));
+                self.hold_many(scene, prefix, count, [lease, apart]).await?
+            }
+            ["ends"] => self.ends(),
             ["release", name] => match self.guards.remove(name) {
                 Some(guard) => format!("{:?}", guard.release().await?),
                 None => "not held".to_owned(),
@@ -68,6 +79,48 @@ impl Worker {
             ["shutdown"] => format!("{:?}", self.client.shutdown(Duration::from_secs(10)).await?),
             _ => panic!("unknown command {words:?}"),
         })
+    }
+
+    /// Holds many names, as a scene of the tests of the edge asks for, each for a lease that is a little longer than the
+    /// one before. What it holds it keeps for good.
+    async fn hold_many(
+        &mut self,
+        scene: &str,
+        prefix: &str,
+        count: u64,
+        [lease, apart]: [u64; 2],
+    ) -> Result<String> {
+        let mut held = JoinSet::new();
+        for at in 0..count {
+            let (client, scene) = (self.client.clone(), scene.to_owned());
+            let (name, lease) = (format!("{prefix}{at}"), lease + apart * at);
+            let lease = Duration::from_millis(lease);
+            // One after the other what is never renewed: so it is known when the engine got it.
+            if scene == "fixed" {
+                self.many
+                    .push((at, hold(&client, &scene, &name, lease).await?));
+                continue;
+            }
+            let _ = held.spawn(async move { Ok((at, hold(&client, &scene, &name, lease).await?)) });
+        }
+        let held: Vec<_> = held.join_all().await.into_iter().collect::<Result<_>>()?;
+        self.many.extend(held);
+        self.many.sort_by_key(|(at, _)| *at);
+        Ok("held".to_owned())
+    }
+
+    /// Of each name of `hold` the largest fence, and when its lease ends in the engine, in microseconds of the wall clock:
+    /// a fiftieth and 5 ms after its guards are lost, and the time of a message.
+    fn ends(&self) -> String {
+        let wall = Clock::boot().wall();
+        let ends = self.many.iter().map(|(_, guards)| {
+            let fence = guards.iter().map(Guard::fence).max().expect("held");
+            let end =
+                |guard: &Guard| guard.remaining() + guard.lease() / 50 + Duration::from_millis(5);
+            let left = guards.iter().map(end).max().expect("held");
+            format!("{fence}:{}", wall + left.as_micros() as u64)
+        });
+        ends.collect::<Vec<_>>().join(" ")
     }
 
     fn hold(&mut self, name: &str, guard: Guard) -> String {
@@ -93,6 +146,32 @@ impl Worker {
             let _ = guard.release().await?;
         }
         Ok("counted".to_owned())
+    }
+}
+
+/// Holds one name as a scene asks for.
+async fn hold(client: &Client, scene: &str, name: &str, lease: Duration) -> Result<Vec<Guard>> {
+    match scene {
+        "readers" => {
+            let lock = client.rwlock(name).lease(lease).strict();
+            Ok(vec![lock.read().await?, lock.read().await?])
+        }
+        "permits" => {
+            let semaphore = client.semaphore(name, 3).lease(lease);
+            Ok(vec![semaphore.acquire_many(2).await?])
+        }
+        _ => {
+            let mutex = client.mutex(name).lease(lease).strict();
+            let mutex = mutex.keep_alive(scene != "fixed");
+            let first = mutex.lock().await?;
+            if scene == "dead-waiter" {
+                // In line behind its own process for as long as that lives.
+                drop(tokio::spawn(async move {
+                    mutex.lock().await.map(std::mem::forget)
+                }));
+            }
+            Ok(vec![first])
+        }
     }
 }
 

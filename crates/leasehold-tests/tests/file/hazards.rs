@@ -237,6 +237,18 @@ fn a_full_disk_is_said_and_loses_nothing() {
     let _ = fence(&locker.ask("lock another"));
 }
 
+/// The locker as the user `nobody`, from a copy that it may run, on a place of its own.
+fn by_another_user(world: &World, url: &str) -> Process {
+    // The way to the directory is open; the directory itself is not.
+    open_to_all(world.home.path());
+    let mut theirs = Command::new("setpriv");
+    let _ = theirs.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let program = world.home.path().join("locker");
+    let _ = std::fs::copy(env!("CARGO_BIN_EXE_locker"), &program).expect("copied");
+    let lease = world.lease.as_millis().to_string();
+    Process::start(theirs.arg(&program).args([url, &lease]))
+}
+
 #[test]
 fn another_user_is_kept_out() {
     if skip::asked_for("two-users") {
@@ -244,17 +256,47 @@ fn another_user_is_kept_out() {
     }
     let world = World::new(LONG);
     let _ours = world.locker();
-    // The way to the directory is open; the directory itself is not.
-    open_to_all(world.home.path());
-    let mut theirs = Command::new("setpriv");
-    let _ = theirs.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    let ours = world.command(&world.dir());
-    let program = world.home.path().join("locker");
-    let _ = std::fs::copy(ours.get_program(), &program).expect("copied");
-    let _ = theirs.arg(&program).args(ours.get_args());
-    let theirs = Process::start(&mut theirs);
+    let theirs = by_another_user(&world, &format!("file:{}", world.dir().display()));
     let refused = theirs.hear();
     assert!(refused.starts_with("error denied"), "{refused}");
+}
+
+/// No user can take another's default place beforehand, and one without a place of its own is told what to do.
+#[test]
+fn the_default_place_is_one_that_only_its_user_can_make() {
+    if skip::asked_for("two-users") {
+        return;
+    }
+    let world = World::new(LONG);
+    let refused = by_another_user(&world, "file:").hear();
+    assert!(
+        refused.starts_with("error denied") && refused.contains("LEASEHOLD_URL=file:DIR"),
+        "`nobody` has no home: {refused}"
+    );
+    // Root's is in a place where only root may make anything.
+    let parent = std::fs::metadata("/run").expect("/run");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&parent.permissions());
+    assert_eq!(mode & 0o022, 0, "/run can be written to by other users");
+}
+
+/// In a place that all may write to, another user was there first: refused, and nothing of ours is put there.
+#[test]
+fn a_directory_that_another_user_made_first_is_refused() {
+    if skip::asked_for("two-users") {
+        return;
+    }
+    let world = World::new(LONG);
+    let shared = world.home.path().join("shared");
+    std::fs::create_dir(&shared).expect("a directory");
+    set_mode(&shared, 0o1777);
+    let theirs = by_another_user(&world, &format!("file:{}", shared.join("locks").display()));
+    assert_eq!(theirs.hear(), "ready", "the first");
+    let ours = Process::start(&mut world.command(&shared.join("locks")));
+    let refused = ours.hear();
+    assert!(
+        refused.starts_with("error denied") && refused.contains("another user"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -305,8 +347,12 @@ fn a_level_that_is_not_reached_is_refused_with_the_reason() {
 }
 
 fn open_to_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    set_mode(path, 0o755);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("ours");
 }
 
 /// Whether so many claims wait, as `inspect` of another process shows it.

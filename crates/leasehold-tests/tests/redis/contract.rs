@@ -59,15 +59,3 @@ mod cluster {
 
     leasehold::conformance_tests!(Subject::new(engine(&servers().url())));
 }
-
-/// A server, or a proxy before one, that does not know RESP3: messages come on a second connection.
-mod old_protocol {
-    use super::*;
-
-    fn server() -> &'static Redis {
-        static SERVER: OnceLock<Redis> = OnceLock::new();
-        SERVER.get_or_init(|| Redis::with("--save  --rename-command HELLO NO-HELLO"))
-    }
-
-    leasehold::conformance_tests!(Subject::new(engine(&server().url())));
-}

@@ -1,11 +1,16 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod beds;
 mod contract;
+mod edge;
 mod forged;
 mod hazards;
 mod isolation;
+mod lost_answers;
 mod many;
+mod migration;
 mod network;
+mod peer;
 mod redisson;
 mod redlock;
 mod rights;

@@ -1,9 +1,14 @@
 //! The databases: the contract, their hazards, the statements against the rule, effects in the caller's transaction.
 
+mod beds;
 mod contract;
+mod edge;
 mod effect;
 mod hazards;
+mod isolation;
 mod lockers;
+mod lost;
+mod lost_answers;
 mod network;
 mod roles;
 mod rule;

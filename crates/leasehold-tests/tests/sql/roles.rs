@@ -153,3 +153,49 @@ async fn nothing_is_taken_for_granted() {
         assert!(error.to_string().contains("prefix"), "{error}");
     }
 }
+
+/// A role that watches the server reads the ids in a waiter's statements, and sends it a grant of its own making; it sends
+/// the holder an eviction, too. Neither is believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_notifications_are_not_believed() {
+    let server = with_mallory();
+    let _ = server.sql("GRANT pg_monitor TO mallory");
+    let (holder, waiter) = (connect(&server).await, connect(&server).await);
+    let held = holder.mutex("x").lock().await.expect("locked");
+    let waits = tokio::spawn(async move { waiter.mutex("x").lock().await });
+    let ids = "SELECT encode(session, 'hex') || ' ' || encode(id, 'hex') FROM leasehold_claim ORDER BY place";
+    let ids = leasehold_testkit::poll::until("the other waits", || {
+        let ids = server.sql(ids);
+        let ids: Vec<_> = ids.lines().map(str::to_owned).collect();
+        <[String; 2]>::try_from(ids).map_err(|ids| format!("{ids:?}"))
+    });
+    let [of_holder, of_waiter] = ids;
+    let forge = |ids: &str, what: &str| {
+        let channel = format!("leasehold_{}", &ids[..16]);
+        let forged = format!("SET ROLE mallory; SELECT pg_notify('{channel}', '{ids} {what}')");
+        let _ = server.sql(&forged);
+    };
+    let (by, why) = ("6d.", "6e.");
+    for _ in 0..20 {
+        forge(&of_waiter, &format!("granted {} 0", i64::MAX));
+        forge(&of_waiter, "granted 7 0");
+        forge(&of_holder, &format!("evicted {by} {why}"));
+        forge(&of_holder, "expired");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(!waits.is_finished(), "a forged grant");
+        assert_eq!(held.state(), leasehold::State::Valid, "a forged eviction");
+    }
+    let fence = held.fence();
+    let _ = held.release().await.expect("released");
+    let guard = waits.await.expect("no panic").expect("granted");
+    assert!(guard.fence() > fence && guard.fence().get() < 1 << 53);
+    // What is true arrives as fast as before.
+    let evicted = holder.evict("x", None, "true").await.expect("evicted");
+    assert_eq!(evicted, 1);
+    let why = guard.lost().await;
+    assert!(format!("{why:?}").contains("true"), "{why:?}");
+}
+
+async fn connect(server: &Postgres) -> leasehold::Client {
+    leasehold::connect(&server.url()).await.expect("connected")
+}

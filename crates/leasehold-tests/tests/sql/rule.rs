@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::conformance::raw::heartbeat;
 use leasehold::engine::{
-    Claim, Clock, Ended, Engine, Event, Identity, Inbox, Mode, Session, SessionId, Sql, Standing,
-    Url,
+    Claim, Clock, Ended, Engine, Event, Identity, Inbox, Mode, Release, Session, SessionId, Sql,
+    Standing, Url,
 };
 use leasehold::line::{Change, Line, Moment};
 use leasehold::{ErrorKind, Name};
@@ -97,7 +97,7 @@ impl Match {
     fn at(&self) -> Moment {
         Moment {
             now: self.clock.now(),
-            floor: 0,
+            floor: self.clock.wall(),
         }
     }
 
@@ -184,7 +184,9 @@ impl Match {
         self.log
             .push(format!("seat {seat} beats for {}", mine.len()));
         for ((name, _, claim), standing) in mine.iter().zip(&wanted) {
-            self.knows(seat, *name, claim, Some(standing));
+            if *standing == Standing::Gone {
+                self.knows(seat, *name, claim, None);
+            }
         }
         let claims: Vec<_> = mine.into_iter().map(|(_, _, claim)| claim).collect();
         let answer = heartbeat(&*self.seats[seat].session, &claims).await;
@@ -196,8 +198,15 @@ impl Match {
             return;
         };
         let (at, used) = (self.at(), self.dice.below(4) as u32);
-        let line = self.lines.entry(name).or_default();
-        let (wanted, changes) = line.release(claim.id, used, at);
+        // What the session knows to be in no line is not asked for.
+        let known = self.seats[seat].names.contains_key(&claim.id.as_u128());
+        let (wanted, changes) = match known {
+            true => {
+                let line = self.lines.entry(name).or_default();
+                line.release(claim.id, used, at)
+            }
+            false => (Release::Gone, Vec::new()),
+        };
         self.log
             .push(format!("seat {seat} releases {:?}", claim.id));
         self.knows(seat, name, &claim, None);

@@ -1,5 +1,8 @@
 //! ZooKeeper: the contract, its hazards, and Curator and kazoo on the same locks.
 
+mod beds;
 mod contract;
+mod edge;
 mod hazards;
 mod interop;
+mod lost_answers;

@@ -3,6 +3,8 @@
 #[cfg(feature = "file")]
 pub(crate) mod file;
 pub(crate) mod memory;
+#[cfg(feature = "zookeeper")]
+mod ordered;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]

@@ -2,94 +2,6 @@
 
 use super::*;
 
-/// Whatever answer is lost on the way to a grant, there is one node, and it is ours.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_to_a_create_is_settled() {
-    let server = ZooKeeper::start();
-    let proxy = Proxy::before(server.port());
-    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
-    // The name is new: its parents, then its node, are made in several messages, and each of them is lost once.
-    for lost in 0..8 {
-        let name = format!("lost-{lost}");
-        proxy.after(Way::ToClient, lost, Fate::Reset);
-        let guard = soon("locked", ours.mutex(&name).lock()).await;
-        let guard = guard.expect("locked");
-        line(&direct, &name, 1, 0).await;
-        let tried = direct.mutex(&name).try_lock().await.expect("a try");
-        assert!(tried.is_none(), "two holders");
-        let next = waiter(&direct, &name);
-        line(&direct, &name, 1, 1).await;
-        let fence = guard.fence();
-        assert_eq!(guard.release().await.expect("released"), Released::Released);
-        let next = granted(next).await;
-        assert!(next.fence() > fence);
-        drop(next);
-        line(&direct, &name, 0, 0).await;
-    }
-}
-
-/// Several permits are all or none, whichever answer is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_are_all_or_none_whatever_is_lost() {
-    let server = ZooKeeper::start();
-    let proxy = Proxy::before(server.port());
-    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
-    for lost in 0..10 {
-        let name = format!("permits-{lost}");
-        proxy.after(Way::ToClient, lost, Fate::Reset);
-        let two = soon("two", ours.semaphore(&name, 3).acquire_many(2)).await;
-        let two = two.expect("two permits");
-        let semaphore = direct.semaphore(&name, 3);
-        let more = semaphore.try_acquire_many(2).await.expect("a try");
-        assert!(more.is_none(), "four of three");
-        let one = semaphore.acquire().await.expect("one is left");
-        assert!(semaphore.try_acquire().await.expect("a try").is_none());
-        assert_eq!(two.release().await.expect("released"), Released::Released);
-        drop(one);
-        let three = soon("three", semaphore.acquire_many(3)).await;
-        drop(three.expect("nothing was left behind"));
-        line(&direct, &name, 0, 0).await;
-    }
-}
-
-/// Nothing but the answer to the release is lost: it was released, and says so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_to_a_delete_is_settled() {
-    let server = ZooKeeper::start();
-    let proxy = Proxy::before(server.port());
-    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
-    for _ in 0..3 {
-        let guard = soon("locked", ours.mutex("x").lock()).await;
-        proxy.after(Way::ToClient, 0, Fate::Reset);
-        let released = guard.expect("locked").release().await;
-        assert_eq!(released.expect("released"), Released::Released);
-        line(&direct, "x", 0, 0).await;
-    }
-}
-
-/// A writer whose change to a reader got no answer is a reader, in its place.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_to_a_downgrade_is_settled() {
-    let server = ZooKeeper::start();
-    let proxy = Proxy::before(server.port());
-    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
-    for lost in 0..3 {
-        let writer = soon("locked", ours.rwlock("d").write()).await;
-        let writer = writer.expect("locked");
-        let fence = writer.fence();
-        proxy.after(Way::ToClient, lost, Fate::Reset);
-        let reader = writer.downgrade().await.expect("downgraded");
-        assert_eq!(reader.fence(), fence);
-        let other = direct.rwlock("d");
-        assert!(other.try_write().await.expect("a try").is_none());
-        drop(other.try_read().await.expect("a try").expect("shared"));
-        proxy.set_both(Fate::Pass);
-        let released = soon("released", reader.release()).await;
-        assert_eq!(released.expect("released"), Released::Released);
-        line(&direct, "d", 0, 0).await;
-    }
-}
-
 /// The news that the predecessor is gone is lost with the connection, or it arrives and the answer to the look that
 /// follows is lost: the waiter finds out all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,5 +47,37 @@ async fn a_future_dropped_while_the_create_is_in_flight_leaves_no_node() {
         let again = soon("free", ours.mutex(&name).lock()).await;
         drop(again.expect("locked"));
         line(&direct, &name, 0, 0).await;
+    }
+}
+
+/// A call that is given up while its answer is held back, and whose connection is then lost, is taken to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_given_up_leaves_nothing() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::before(server.port());
+    let url = format!("zookeeper://127.0.0.1:{}", proxy.port);
+    let (direct, ours) = (client(&server.url()).await, patient(&url, LONG).await);
+    for releases in [false, true] {
+        for way in [Way::ToServer, Way::ToClient] {
+            let mutex = ours.mutex("left");
+            let held = match releases {
+                true => Some(mutex.lock().await.expect("free")),
+                false => None,
+            };
+            proxy.set(way, Fate::Hold);
+            let call = async {
+                match held {
+                    Some(guard) => drop(guard.release().await),
+                    None => drop(mutex.lock().await),
+                }
+            };
+            let done = tokio::time::timeout(Duration::from_millis(50), call).await;
+            assert!(done.is_err(), "answered although nothing passes {way:?}");
+            proxy.set(way, Fate::Pass);
+            proxy.reset();
+            // Long before the session would end.
+            let soon = tokio::time::timeout(LONG / 4, line(&direct, "left", 0, 0)).await;
+            soon.unwrap_or_else(|_| panic!("left behind: releases {releases}, {way:?}"));
+        }
     }
 }

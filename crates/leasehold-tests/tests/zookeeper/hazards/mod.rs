@@ -1,8 +1,9 @@
 //! What can go wrong with ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
 
-mod alone;
 mod answers;
+mod cuts;
 mod ensemble;
+mod leases;
 mod nodes;
 mod secured;
 mod silence;

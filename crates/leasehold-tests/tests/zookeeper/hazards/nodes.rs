@@ -131,3 +131,43 @@ async fn a_sequence_about_to_overflow_is_refused() {
     })
     .await;
 }
+
+/// Names that are locked, waited for and released leave no watch behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_do_not_pile_up() {
+    let server = ZooKeeper::start();
+    let (ours, other) = (
+        patient(&server.url(), LONG).await,
+        patient(&server.url(), LONG).await,
+    );
+    for name in (0..50).map(|name| format!("many-{name}")) {
+        let held = ours.mutex(&name).lock().await.expect("free");
+        let next = waiter(&other, &name);
+        line(&ours, &name, 1, 1).await;
+        assert!(other.rwlock(&name).try_read().await.is_err(), "a mutex");
+        assert_eq!(held.release().await.expect("released"), Released::Released);
+        drop(granted(next).await);
+        line(&ours, &name, 0, 0).await;
+    }
+    until("few are watched", async || match server.watches() {
+        watches if watches <= 4 => Ok(()),
+        watches => Err(format!("{watches} watches")),
+    })
+    .await;
+}
+
+/// A lingering grant is given up when another process joins the line, long before a heartbeat would tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lingering_holder_hears_of_a_newcomer() {
+    let server = ZooKeeper::start();
+    let (ours, other) = (
+        patient(&server.url(), LONG).await,
+        patient(&server.url(), LONG).await,
+    );
+    for _ in 0..3 {
+        let lingering = ours.mutex("rest").linger(LONG * 2);
+        drop(lingering.lock().await.expect("free"));
+        let next = tokio::time::timeout(LONG / 5, other.mutex("rest").lock()).await;
+        drop(next.expect("told before a heartbeat").expect("granted"));
+    }
+}

@@ -1,14 +1,14 @@
-//! The directory: where it is, whether it can be trusted, and what is in it.
+//! The directory: whether it can be trusted, and what is in it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::error::Trouble;
-use super::floor::Floor;
+use super::cleanup::Floor;
+use super::error::{Fault, Trouble};
 use super::record::BootId;
 use crate::claim::SessionId;
 use crate::error::ErrorKind;
@@ -21,7 +21,7 @@ pub(super) struct Dir {
     pub(super) lines: PathBuf,
     pub(super) sessions: PathBuf,
     pub(super) boot: BootId,
-    pub(super) floor: Arc<Floor>,
+    pub(super) floor: Floor,
 }
 
 impl Dir {
@@ -29,13 +29,11 @@ impl Dir {
     pub(super) fn open(path: &Path) -> Result<Self, Trouble> {
         // Without a slash at the end: a symbolic link would be followed.
         let path: PathBuf = path.components().collect();
-        refuse_planted_link(&path)?;
-        make(&path)?;
-        let root = fs::canonicalize(&path).map_err(|e| io("find", &path, &e))?;
+        let root = without_links(&path)?;
         let dir = Self {
             lines: root.join("lines"),
             sessions: root.join("sessions"),
-            floor: Arc::new(Floor(root.join("floor"))),
+            floor: Floor(root.join("floor")),
             root,
             boot: boot_id()?,
         };
@@ -43,17 +41,16 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Makes what is missing and checks the rest; also after somebody removed it all.
+    /// Makes what is missing and checks the rest; also after another program removed it all.
     pub(super) fn prepare(&self) -> Result<(), Trouble> {
         make(&self.root)?;
-        check_owner(&self.root)?;
-        check_file_system(&self.root)?;
+        check(&self.root)?;
         make(&self.lines)?;
         make(&self.sessions)
     }
 
     pub(super) fn line(&self, name: &Name) -> PathBuf {
-        self.lines.join(super::name::file_name(name))
+        self.lines.join(super::names::file_name(name))
     }
 
     pub(super) fn session(&self, id: SessionId) -> PathBuf {
@@ -65,17 +62,49 @@ impl Dir {
     }
 }
 
-/// The directory of this user. It depends on nothing but the user, so that a cron job and a shell meet.
-pub(super) fn default_path() -> PathBuf {
-    let user = rustix::process::geteuid();
-    let run = Path::new("/run/lock");
-    let writable = rustix::fs::access(run, rustix::fs::Access::WRITE_OK).is_ok();
-    let parent = if run.is_dir() && writable {
-        run
-    } else {
-        Path::new("/tmp")
+/// Opens a regular file, and nothing else, without waiting: a pipe would keep its opener until another process opens
+/// the other end, and a link leads elsewhere.
+pub(super) fn open_file(path: &Path, how: OFlags) -> Result<File, Trouble> {
+    let how = how | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, how, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        // A link, a socket, a directory.
+        Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
+            return Err(Fault::NotRegular.of(path.to_owned()));
+        }
+        Err(errno) => return Err(Trouble::io("open", path, errno)),
     };
-    parent.join(format!("leasehold-{}", user.as_raw()))
+    let found = rustix::fs::fstat(&file).map_err(|errno| Trouble::io("look at", path, errno))?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(file),
+        _ => Err(Fault::NotRegular.of(path.to_owned())),
+    }
+}
+
+/// The path of the directory with no link in it. In a place where other users may write the last part is no link either,
+/// or [`check`] refuses it: no user can put one there between two looks and be followed.
+fn without_links(path: &Path) -> Result<PathBuf, Trouble> {
+    let full = |path: &Path| fs::canonicalize(path).map_err(|error| io("find", path, &error));
+    let Some(name) = path.file_name() else {
+        return full(path);
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make(parent)?;
+    let parent = full(parent)?;
+    let found = fs::metadata(&parent).map_err(|error| io("look at", &parent, &error))?;
+    let path = parent.join(name);
+    if found.mode() & 0o022 == 0 {
+        make(&path)?;
+        return full(&path);
+    }
+    if found.mode() & 0o1002 == 0o0002 {
+        let why = "is in a place where other users may rename it: chmod +t that place, or use another one";
+        return Err(denied(&path, why));
+    }
+    Ok(path)
 }
 
 fn make(path: &Path) -> Result<(), Trouble> {
@@ -83,41 +112,59 @@ fn make(path: &Path) -> Result<(), Trouble> {
         .recursive(true)
         .mode(0o700)
         .create(path);
-    made.map_err(|error| io("make the directory", path, &error))
+    made.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Trouble::new(
+            ErrorKind::Config,
+            format!(
+                "cannot make the directory {}: there can be none at that place. Name another one, as in file:DIR",
+                path.display()
+            ),
+        ),
+        _ => io("make the directory", path, &error),
+    })
 }
 
-/// In a place where everybody may write, a link leads wherever a stranger wants.
-fn refuse_planted_link(path: &Path) -> Result<(), Trouble> {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = fs::metadata(parent.unwrap_or(Path::new(".")));
-    if is_link && parent.is_ok_and(|parent| parent.mode() & 0o002 != 0) {
-        return Err(denied(
-            path,
-            "is a symbolic link in a place where everybody may write: remove it",
-        ));
-    }
-    Ok(())
-}
-
-fn check_owner(path: &Path) -> Result<(), Trouble> {
-    let found = fs::metadata(path).map_err(|error| io("look at", path, &error))?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
+/// Refuses a directory that is not this user's alone, or not of this machine alone. What is looked at is what was
+/// opened, and no link was followed to it.
+fn check(path: &Path) -> Result<(), Trouble> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = match rustix::fs::open(path, how, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            let why =
+                "is a symbolic link or a file, in a place where other users may write: remove it";
+            return Err(denied(path, why));
+        }
+        Err(errno) => return Err(Trouble::io("open", path, errno)),
+    };
+    let looked = rustix::fs::fstat(&dir).and_then(|found| Ok((found, rustix::fs::fstatfs(&dir)?)));
+    let (found, system) = looked.map_err(|errno| Trouble::io("look at", path, errno))?;
+    if found.st_uid != rustix::process::geteuid().as_raw() {
         let whose = format!(
-            "belongs to another user (uid {}): not allowed. Use a directory of your own, as in file:DIR",
-            found.uid()
+            "belongs to another user (uid {}): name a directory of this user's own, as in file:DIR",
+            found.st_uid
         );
         return Err(denied(path, &whose));
     }
-    if found.mode() & 0o022 != 0 {
+    if found.st_mode & 0o022 != 0 {
         return Err(denied(
             path,
             "can be written to by other users: chmod go-w it first",
         ));
     }
-    Ok(())
+    // The type is a signed word on some machines; the numbers have 32 bits.
+    match networked(system.f_type as u64 & 0xFFFF_FFFF) {
+        None => Ok(()),
+        Some(kind) => Err(Trouble::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{} is on {kind}, which other machines may share: file locks there do not exclude those for sure. Use \
+                 a local directory for one machine; for several, use a server (redis://, postgres://, mysql://, \
+                 zookeeper://)",
+                path.display()
+            ),
+        )),
+    }
 }
 
 /// File systems whose locks or whose caches are not those of one kernel.
@@ -139,23 +186,6 @@ const NETWORKED: &[(u64, &str)] = &[
     (0x786F_4256, "a VirtualBox share"),
     (0x6573_5546, "FUSE"),
 ];
-
-fn check_file_system(path: &Path) -> Result<(), Trouble> {
-    let found = rustix::fs::statfs(path).map_err(|errno| Trouble::io("look at", path, errno))?;
-    // The type is a signed word on some machines; the numbers have 32 bits.
-    match networked(found.f_type as u64 & 0xFFFF_FFFF) {
-        None => Ok(()),
-        Some(kind) => Err(Trouble::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{} is on {kind}, which other machines may share: file locks there exclude nobody else for sure. Use \
-                 a local directory for one machine; for several, use a server (redis://, postgres://, mysql://, \
-                 zookeeper://, etcd://, consul://)",
-                path.display()
-            ),
-        )),
-    }
-}
 
 fn networked(kind: u64) -> Option<&'static str> {
     let found = NETWORKED.iter().find(|(magic, _)| *magic == kind);
@@ -258,10 +288,63 @@ mod tests {
         assert_eq!(networked(0x0102_1994), None, "tmpfs");
     }
 
+    /// Another user flips the last part of the path between a link to a directory of ours and nothing.
     #[test]
-    fn the_default_depends_on_the_user_alone() {
-        let path = default_path();
-        let user = rustix::process::geteuid().as_raw();
-        assert!(path.ends_with(format!("leasehold-{user}")), "{path:?}");
+    fn a_link_planted_at_any_moment_is_never_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (ours, place) = (temp.path().join("ours"), temp.path().join("place"));
+        for path in [&ours, &place] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o1777)).unwrap();
+        let path = place.join("locks");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _ = scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = symlink(&ours, &path);
+                    let _ = fs::remove_file(&path);
+                }
+            });
+            for _ in 0..2_000 {
+                let _ = Dir::open(&path);
+                let _ = fs::remove_dir_all(&path);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let left: Vec<_> = fs::read_dir(&ours).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn refuses_a_place_where_others_may_rename_it() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(refused(&temp.path().join("locks")).contains("chmod +t"));
+    }
+
+    #[test]
+    fn opens_regular_files_only_and_never_waits() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        let pipe = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("pipe"),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        );
+        pipe.unwrap();
+        let _socket = std::os::unix::net::UnixDatagram::bind(path("socket")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        fs::write(path("file"), "").unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        for how in [OFlags::RDONLY, OFlags::RDWR, OFlags::RDWR | OFlags::CREATE] {
+            for odd in ["pipe", "socket", "directory", "link"] {
+                let error = open_file(&path(odd), how).unwrap_err().at(Step::Claim);
+                assert!(error.to_string().contains("regular"), "{odd}: {error}");
+            }
+            assert!(open_file(&path("file"), how).is_ok());
+        }
     }
 }

@@ -35,6 +35,11 @@ impl Trouble {
         }
     }
 
+    /// The session is closed.
+    pub(super) fn closed() -> Self {
+        Self::new(ErrorKind::Closed, "the client was shut down")
+    }
+
     /// The directory, or something in it, is not there.
     pub(super) fn is_missing(&self) -> bool {
         self.errno == Some(Errno::NOENT)
@@ -52,13 +57,10 @@ impl Trouble {
 /// The kind of a failure, and what to do about it.
 fn hint(errno: Errno) -> (ErrorKind, &'static str) {
     match errno {
-        Errno::ACCESS | Errno::PERM => (
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => (
             ErrorKind::Denied,
-            "; use a directory of your own, as in file:DIR",
-        ),
-        Errno::ROFS => (
-            ErrorKind::Denied,
-            "; name a directory that can be written to, as in file:DIR",
+            "; name a directory that this user can write to, the same for every program that shares these locks, as in \
+             file:DIR",
         ),
         Errno::NOSPC | Errno::DQUOT => (
             ErrorKind::Unavailable,
@@ -70,15 +72,17 @@ fn hint(errno: Errno) -> (ErrorKind, &'static str) {
         ),
         Errno::NOENT => (
             ErrorKind::Unavailable,
-            "; it was removed while in use. Try again",
+            "; if it was removed while in use, try again",
         ),
         _ => (ErrorKind::Unavailable, ""),
     }
 }
 
-/// Why the bytes of a file are no state of ours.
+/// Why a file is no state of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
+    /// It is a pipe, a link, a directory, a device.
+    NotRegular,
     /// It never was.
     Foreign,
     /// A later version wrote it.
@@ -102,8 +106,11 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotRegular => f.write_str(
+                "is not a regular file: another program put it there. Remove it, or use another directory",
+            ),
             Self::Foreign => f.write_str(
-                "is not a lock's file: something else wrote it. Move it away, or use another directory",
+                "is not a lock's file: another program wrote it. Move it away, or use another directory",
             ),
             Self::Newer(version) => write!(
                 f,
@@ -112,7 +119,7 @@ impl fmt::Display for Fault {
             ),
             Self::Torn => f.write_str(
                 "is damaged: no whole record is left. Stop the programs that use this lock, remove the file, and \
-                 start them again",
+                 start them again. Other locks are not concerned",
             ),
             Self::OtherName(name) => write!(
                 f,

@@ -59,13 +59,6 @@ impl Spot {
             at => (at + self.len).next_power_of_two(),
         }
     }
-
-    /// Whether no record of the file is newer, and this one is still there.
-    pub(super) fn is_newest(self, file: &[u8]) -> bool {
-        let there = |at: usize| file.get(at..at + HEAD).map(|head| long(head, SEQUENCE));
-        there(self.at) == Some(self.sequence)
-            && spots().map_while(there).all(|found| found <= self.sequence)
-    }
 }
 
 /// The current record of a file; none in an empty one.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::client::Reply;
 use super::error::Trouble;
-use super::resp::Reply;
 use crate::claim::Mode;
 use crate::engine::{Held, Release, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};

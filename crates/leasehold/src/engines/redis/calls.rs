@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::client::Reply;
 use super::error::Trouble;
 use super::keys::{Bucket, Keys};
-use super::resp::Reply;
 use super::script::Run;
 use super::servers::Servers;
 use crate::claim::Claim;
@@ -58,7 +58,7 @@ pub(super) async fn each(
 
 /// One call on the server that has these lines; one for each of them if that server cannot now, or another one has them.
 async fn call(
-    servers: &Servers,
+    servers: &Arc<Servers>,
     bucket: Option<Bucket>,
     claims: &[Arc<Claim>],
     make: Make,
@@ -67,11 +67,17 @@ async fn call(
     let these: Vec<_> = claims.iter().map(|claim| &**claim).collect();
     match together(servers, bucket, &make(keys, &these)).await {
         Ok(answers) => answers.into_iter().map(Reply::ok).collect(),
+        // Of a slot that moves, each line may be here or there.
         Err(trouble) if trouble.is_passing() => {
-            let mut answers = Vec::with_capacity(these.len());
-            for claim in these {
+            let mut answers = vec![Err(trouble); these.len()];
+            let mut calls = JoinSet::new();
+            for (at, claim) in these.iter().enumerate() {
+                let (servers, bucket) = (servers.clone(), Bucket::of(&claim.name));
                 let run = make(keys, &[claim]);
-                answers.push(servers.run(Bucket::of(&claim.name), &run).await);
+                let _ = calls.spawn(async move { (at, servers.run(bucket, &run).await) });
+            }
+            while let Some(Ok((at, answer))) = calls.join_next().await {
+                answers[at] = answer;
             }
             answers
         }

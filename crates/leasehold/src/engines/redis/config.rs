@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use super::client::{Address, Credentials, Login};
 use super::error::Trouble;
 use super::keys::Keys;
 use super::redisson::Kinds;
-use super::stream::Address;
-use super::wire::{Login, Target};
-use crate::engine::{Params, Url};
+use crate::engine::{Host, Params, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Result, Step};
 
@@ -18,7 +17,7 @@ pub(super) struct Config {
     /// Servers, sentinels or members of a cluster.
     pub(super) hosts: Vec<Address>,
     pub(super) tls: Option<Tls>,
-    pub(super) login: Login,
+    pub(super) login: Credentials,
     pub(super) database: i64,
     pub(super) keys: Keys,
     /// How long one step on the network may take.
@@ -34,10 +33,10 @@ pub(super) struct Config {
 }
 
 /// How the servers belong together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Shape {
     One,
-    Sentinel { master: String, login: Login },
+    Sentinel { master: String, login: Credentials },
     Cluster,
 }
 
@@ -79,10 +78,10 @@ impl Config {
             shape,
             hosts,
             tls,
-            login: Login {
+            login: Credentials::Fixed(Login {
                 user: url.user().map(str::to_owned),
                 password: url.password().map(str::to_owned),
-            },
+            }),
             database,
             keys,
             patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
@@ -91,16 +90,6 @@ impl Config {
             evicting: params.flag("evicting").map_err(Trouble::Config)?,
             redisson,
         })
-    }
-
-    /// A server of this deployment.
-    pub(super) fn target(&self, address: Address) -> Target {
-        Target {
-            address,
-            tls: self.tls.clone(),
-            login: self.login.clone(),
-            database: self.database,
-        }
     }
 
     /// Where it is, without secrets. Hosts in any order are the same place.
@@ -124,7 +113,8 @@ fn place(
     params: &mut Params,
 ) -> std::result::Result<(Shape, Vec<Address>, i64), Trouble> {
     let hosts = |port| -> std::result::Result<Vec<_>, Trouble> {
-        let hosts = url.hosts().iter().map(|host| Address::parse(host, port));
+        let hosts = url.hosts().iter().map(|host| Host::parse(host, port));
+        let hosts = hosts.map(|host| host.map(Address::Tcp).map_err(Trouble::Config));
         hosts.collect()
     };
     let path = url.path().trim_matches('/');
@@ -140,10 +130,10 @@ fn place(
         }
         "redis+sentinel" => {
             let (master, database) = path.split_once('/').unwrap_or((path, ""));
-            let login = Login {
+            let login = Credentials::Fixed(Login {
                 user: params.take("sentinel_user"),
                 password: params.take("sentinel_password"),
-            };
+            });
             if master.is_empty() || url.hosts().is_empty() {
                 return Err(Trouble::Config(
                     "write redis+sentinel://HOST,HOST,HOST/MASTER-NAME".to_owned(),
@@ -179,7 +169,10 @@ fn place(
 
 fn or_local(hosts: Vec<Address>) -> Vec<Address> {
     match hosts.is_empty() {
-        true => vec![Address::Tcp("localhost".to_owned(), 6379)],
+        true => vec![Address::Tcp(Host {
+            name: "localhost".to_owned(),
+            port: 6379,
+        })],
         false => hosts,
     }
 }
@@ -187,9 +180,9 @@ fn or_local(hosts: Vec<Address>) -> Vec<Address> {
 fn database(text: &str) -> std::result::Result<i64, Trouble> {
     match text {
         "" => Ok(0),
-        text => text
-            .parse()
-            .map_err(|_| Trouble::Config(format!("{text:?} is not the number of a database"))),
+        text => text.parse().map_err(|_| {
+            Trouble::Config("what follows the host is not the number of a database".to_owned())
+        }),
     }
 }
 
@@ -200,9 +193,11 @@ fn number<N: std::str::FromStr>(
 ) -> std::result::Result<N, Trouble> {
     match params.take(name) {
         None => Ok(otherwise),
-        Some(text) => text
-            .parse()
-            .map_err(|_| Trouble::Config(format!("{name}={text}: not a number that fits"))),
+        Some(text) => text.parse().map_err(|_| {
+            Trouble::Config(format!(
+                "{name}={text}: write a whole number without a unit"
+            ))
+        }),
     }
 }
 

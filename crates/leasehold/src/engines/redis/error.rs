@@ -1,5 +1,8 @@
 //! What goes wrong on the way to a server, and what that means for the caller.
 
+use std::fmt;
+
+use super::client::Address;
 use crate::error::{Error, ErrorKind, Step};
 
 /// Something between us and a server.
@@ -13,6 +16,8 @@ pub(super) enum Trouble {
     Silent,
     /// The server refused. The code is its first word.
     Refused { code: String, detail: String },
+    /// The server does not let us in, or does not let us do this.
+    Denied(String),
     /// Fewer replicas than wanted have it.
     Few { have: u32, need: u32 },
     /// The answer made no sense.
@@ -24,7 +29,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn strange(what: impl std::fmt::Debug) -> Self {
+    pub(super) fn strange(what: impl fmt::Debug) -> Self {
         let text = format!("{what:?}").chars().take(200).collect();
         Self::Strange(text)
     }
@@ -36,22 +41,58 @@ impl Trouble {
         }
     }
 
-    /// Whether the server does not know RESP3: an old one, or a proxy before it.
-    pub(super) fn is_old_protocol(&self) -> bool {
-        match self {
-            Self::Refused { code, detail } => {
-                code == "NOPROTO" || detail.contains("unknown command") && detail.contains("HELLO")
+    /// What a refusal of the first words of a connection means.
+    pub(super) fn at_login(self) -> Self {
+        let Self::Refused { code, detail } = &self else {
+            return self;
+        };
+        match code.as_str() {
+            "NOAUTH" => {
+                Self::Denied("this server wants a password: redis://:PASSWORD@HOST".to_owned())
             }
-            _ => false,
+            "WRONGPASS" => Self::Denied("the user or the password is wrong".to_owned()),
+            "NOPROTO" => Self::old_protocol(),
+            "ERR" if detail.contains("unknown command") => Self::old_protocol(),
+            "ERR" if detail.contains("DB index") => {
+                Self::Config(format!("no such database: {detail}"))
+            }
+            _ => self,
+        }
+    }
+
+    fn old_protocol() -> Self {
+        let what = "it does not speak RESP3: use Redis 6.2 or later, without a proxy that speaks RESP2 only";
+        Self::Unfit(what.to_owned())
+    }
+
+    /// The same, with the name of the server.
+    pub(super) fn from(self, address: &Address) -> Self {
+        let name = address.to_string();
+        let named = |what: String| match what.contains(&name) {
+            true => what,
+            false => format!("{name}: {what}"),
+        };
+        match self {
+            Self::Down(what) => Self::Down(named(what)),
+            Self::Cut(what) => Self::Cut(named(what)),
+            Self::Denied(what) => Self::Denied(named(what)),
+            Self::Config(what) => Self::Config(named(what)),
+            Self::Unfit(what) => Self::Unfit(named(what)),
+            Self::Strange(what) => Self::Strange(named(what)),
+            Self::Silent => Self::Down(named("no answer in time".to_owned())),
+            Self::Refused { code, detail } => Self::Refused {
+                code,
+                detail: format!("{detail} ({name})"),
+            },
+            few @ Self::Few { .. } => few,
         }
     }
 
     /// Whether asking again in the same way is of no use.
     pub(super) fn is_final(&self) -> bool {
-        let denied = ["NOAUTH", "WRONGPASS", "NOPERM"];
         match self {
-            Self::Refused { code, .. } => denied.contains(&code.as_str()),
-            Self::Config(_) | Self::Unfit(_) => true,
+            Self::Refused { code, .. } => DENIED.contains(&code.as_str()),
+            Self::Config(_) | Self::Unfit(_) | Self::Denied(_) => true,
             _ => false,
         }
     }
@@ -63,52 +104,68 @@ impl Trouble {
 
     /// Whether the server did nothing because it cannot now, or another server must.
     pub(super) fn is_passing(&self) -> bool {
-        let passing = [
-            "READONLY",
-            "LOADING",
-            "MASTERDOWN",
-            "CLUSTERDOWN",
-            "TRYAGAIN",
-            "MOVED",
-            "ASK",
-            "BUSY",
-        ];
-        passing.contains(&self.code())
+        PASSING.contains(&self.code())
+    }
+
+    /// Whether the server has not all keys of the call because their slot is on its way to another one.
+    pub(super) fn is_migration(&self) -> bool {
+        matches!(self.code(), "ASK" | "TRYAGAIN")
     }
 
     pub(super) fn at(self, step: Step) -> Error {
-        let (kind, perhaps, what) = match self {
-            Self::Down(why) => (ErrorKind::Unavailable, false, why),
-            Self::Cut(why) => (
-                ErrorKind::Unavailable,
-                true,
-                format!("the connection was lost: {why}"),
-            ),
-            Self::Silent => (ErrorKind::TimedOut, true, "no answer in time".to_owned()),
-            Self::Few { have, need } => {
-                let what = format!("{have} replicas have it in time, and {need} must");
-                (ErrorKind::Unavailable, true, what)
+        let what = self.to_string();
+        // A look changes nothing.
+        let perhaps = step != Step::Inspect
+            && matches!(
+                self,
+                Self::Cut(_) | Self::Silent | Self::Few { .. } | Self::Strange(_)
+            );
+        let kind = match self {
+            Self::Down(_) | Self::Cut(_) | Self::Few { .. } | Self::Strange(_) => {
+                ErrorKind::Unavailable
             }
-            Self::Strange(what) => (
-                ErrorKind::Unavailable,
-                true,
-                format!("an answer that makes no sense: {what}"),
-            ),
-            Self::Config(what) => (ErrorKind::Config, false, what),
-            Self::Unfit(what) => (ErrorKind::Unsupported, false, what),
-            Self::Refused { code, detail } => {
-                let what = format!("{code} {detail}");
-                match code.as_str() {
-                    "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, false, what),
-                    // A right that is missing inside the script.
-                    "ERR" if what.contains("can't run this command") => {
-                        (ErrorKind::Denied, false, what)
-                    }
-                    _ => (ErrorKind::Unavailable, false, what),
-                }
-            }
+            Self::Silent => ErrorKind::TimedOut,
+            Self::Config(_) => ErrorKind::Config,
+            Self::Unfit(_) => ErrorKind::Unsupported,
+            Self::Denied(_) => ErrorKind::Denied,
+            Self::Refused { code, detail } => match code.as_str() {
+                code if DENIED.contains(&code) => ErrorKind::Denied,
+                // A right that is missing inside the script.
+                "ERR" if detail.contains("can't run this command") => ErrorKind::Denied,
+                _ => ErrorKind::Unavailable,
+            },
         };
         let error = Error::new(kind, step, what).on("redis");
         if perhaps { error.perhaps() } else { error }
+    }
+}
+
+const DENIED: &[&str] = &["NOAUTH", "WRONGPASS", "NOPERM"];
+
+const PASSING: &[&str] = &[
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+    "BUSY",
+];
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down(what) | Self::Denied(what) | Self::Config(what) | Self::Unfit(what) => {
+                f.write_str(what)
+            }
+            Self::Cut(why) => write!(f, "the connection was lost: {why}"),
+            Self::Silent => f.write_str("no answer in time"),
+            Self::Few { have, need } => {
+                write!(f, "{have} replicas have it in time, and {need} must")
+            }
+            Self::Strange(what) => write!(f, "an answer that makes no sense: {what}"),
+            Self::Refused { code, detail } => write!(f, "{code} {detail}"),
+        }
     }
 }

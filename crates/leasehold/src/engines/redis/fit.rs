@@ -1,20 +1,16 @@
 //! Whether a server is fit for locks.
 
-use super::config::Config;
+use super::client::Reply;
 use super::error::Trouble;
-use super::resp::Reply;
 
 /// The oldest version the script runs on.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// Refuses a replica, an old server, and one that throws keys away when its memory is full. What the server does not
 /// let us see is not held against it.
-pub(super) fn check(infos: &[Reply], role: &Reply, config: &Config) -> Result<(), Trouble> {
-    let text: Vec<_> = infos
-        .iter()
-        .filter_map(|info| info.clone().text().ok())
-        .collect();
-    let text = text.concat();
+pub(super) fn check(infos: &[&Reply], role: &Reply, evicting: bool) -> Result<(), Trouble> {
+    let text = infos.iter().filter_map(|info| (*info).clone().text().ok());
+    let text: String = text.collect();
     if let Reply::List(role) = role
         && matches!(role.first(), Some(Reply::Text(role)) if role == b"slave")
     {
@@ -30,7 +26,7 @@ pub(super) fn check(infos: &[Reply], role: &Reply, config: &Config) -> Result<()
     }
     let limited = field(&text, "maxmemory:").is_some_and(|bytes| bytes != "0");
     match field(&text, "maxmemory_policy:") {
-        Some(policy) if limited && policy != "noeviction" && !config.evicting => {
+        Some(policy) if limited && policy != "noeviction" && !evicting => {
             Err(Trouble::Unfit(format!(
                 "the server throws keys away when its memory is full (maxmemory-policy {policy}), and a lock is a key: \
              set noeviction, or say evicting=1 to live with it"
@@ -40,7 +36,7 @@ pub(super) fn check(infos: &[Reply], role: &Reply, config: &Config) -> Result<()
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .find_map(|line| line.strip_prefix(name))
         .map(str::trim)
@@ -54,36 +50,33 @@ fn parts(version: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Url;
 
-    fn verdict(info: &str, role: &str, url: &str) -> Result<(), Trouble> {
-        let config = Config::of(&Url::parse(url).unwrap()).unwrap();
+    fn verdict(info: &str, role: &str, evicting: bool) -> Result<(), Trouble> {
         let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
-        check(&[text(info)], &Reply::List(vec![text(role)]), &config)
+        check(&[&text(info)], &Reply::List(vec![text(role)]), evicting)
     }
 
     #[test]
     fn unfit_servers_are_named() {
-        let url = "redis://h";
-        assert_eq!(verdict("redis_version:6.2.0\r\n", "master", url), Ok(()));
-        assert_eq!(verdict("redis_version:10.0.1\r\n", "master", url), Ok(()));
-        assert_eq!(verdict("", "master", url), Ok(()));
+        assert_eq!(verdict("redis_version:6.2.0\r\n", "master", false), Ok(()));
+        assert_eq!(verdict("redis_version:10.0.1\r\n", "master", false), Ok(()));
+        assert_eq!(verdict("", "master", false), Ok(()));
         assert!(matches!(
-            verdict("redis_version:6.0.16\r\n", "master", url),
+            verdict("redis_version:6.0.16\r\n", "master", false),
             Err(Trouble::Unfit(_))
         ));
-        assert!(matches!(verdict("", "slave", url), Err(Trouble::Down(_))));
+        assert!(matches!(verdict("", "slave", false), Err(Trouble::Down(_))));
         let full = "maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n";
         assert!(matches!(
-            verdict(full, "master", url),
+            verdict(full, "master", false),
             Err(Trouble::Unfit(_))
         ));
-        assert_eq!(verdict(full, "master", "redis://h?evicting=1"), Ok(()));
+        assert_eq!(verdict(full, "master", true), Ok(()));
         assert_eq!(
             verdict(
                 "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n",
                 "master",
-                url
+                false
             ),
             Ok(())
         );

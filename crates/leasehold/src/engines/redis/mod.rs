@@ -2,26 +2,20 @@
 
 mod answer;
 mod calls;
-mod cluster;
+mod client;
 mod config;
 mod error;
 mod fit;
 mod keys;
-mod link;
 mod mailbox;
-mod pipe;
 mod pushed;
 mod redisson;
-mod resp;
 mod scan;
 mod script;
-mod sentinel;
 mod servers;
 mod session;
-mod stream;
 mod trace;
 mod view;
-mod wire;
 
 /// In a folder of its own beside this one; below it here because it is made of these connections.
 #[cfg(feature = "redlock")]
@@ -32,6 +26,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use self::client::Credentials;
 use self::config::{Config, Shape};
 use self::error::Trouble;
 use self::keys::{Bucket, slot};
@@ -73,14 +68,48 @@ impl Redis {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn new(url: &Url) -> Result<Self> {
-        let config = Config::of(url)?;
-        if config.redisson.is_some() {
-            let what = "this is the URL of another engine: Redisson";
-            return Err(Trouble::Config(what.to_owned()).at(Step::Connect));
-        }
+        Ok(Self {
+            servers: Servers::new(Self::config(url)?),
+        })
+    }
+
+    /// The same deployment with a login that changes: `login` answers with the user (`default` if there are none) and
+    /// the password, and is asked before each connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
+    ///
+    /// ```
+    /// use std::sync::{Arc, RwLock};
+    /// use leasehold::engine::{Redis, Url};
+    ///
+    /// let token = Arc::new(RwLock::new("of today".to_owned())); // another task replaces it in time
+    /// let url = Url::parse("rediss://cache.example.com")?;
+    /// let login = move || ("app".to_owned(), token.read().unwrap().clone());
+    /// let engine = Arc::new(Redis::with_login(&url, login)?);
+    /// # let connected = async { leasehold::Options::new().open(engine).await };
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn with_login(
+        url: &Url,
+        login: impl Fn() -> (String, String) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mut config = Self::config(url)?;
+        config.login = Credentials::Changing(Arc::new(login));
         Ok(Self {
             servers: Servers::new(config),
         })
+    }
+
+    fn config(url: &Url) -> Result<Config> {
+        let config = Config::of(url)?;
+        match config.redisson {
+            None => Ok(config),
+            Some(_) => {
+                let what = "this is the URL of another engine: Redisson";
+                Err(Trouble::Config(what.to_owned()).at(Step::Connect))
+            }
+        }
     }
 
     /// Leaves a trace of an eviction: a stream, wherever its key belongs.

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::client::{Call, Reply, Server};
 use super::error::Trouble;
-use super::link::Link;
-use super::resp::{Call, Reply};
 use crate::name::Name;
 
 /// The names of the keys that look like this. A key that is there all the time is found; one that comes or goes
 /// meanwhile may be.
 pub(super) async fn names(
-    link: &Link,
+    link: &Server,
     pattern: &str,
     name: impl Fn(&str) -> Option<Name>,
 ) -> Result<BTreeSet<Name>, Trouble> {

@@ -1,32 +1,22 @@
 //! The script: how it is called.
 
 use super::answer::{SECOND, Since};
+use super::client::{Call, Reply};
 use super::error::Trouble;
 use super::keys::{Keys, hex};
-use super::resp::{Call, Reply};
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 use crate::name::Name;
 
 /// The rule of a line, as the server runs it: what is common first.
-const TEXT: &str = concat!(
+pub(super) const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
     include_str!("store.lua"),
     "\n",
     include_str!("line.lua")
 );
-
-/// Loads the script; the answer is the digest it is called by.
-pub(super) fn load() -> Call {
-    Call::new("SCRIPT LOAD").arg(TEXT)
-}
-
-/// How every call of the script begins.
-pub(super) fn begin(digest: &str) -> Call {
-    Call::new("EVALSHA").arg(digest)
-}
 
 /// One operation of the script on some lines.
 #[derive(Debug, Clone)]
@@ -75,7 +65,6 @@ impl Run {
     /// The same run with the first key of its line alone, for a slot that moves to another server: a server refuses a
     /// call that names a key which is not there. The script answers `TRYAGAIN` if it needs the others. None for several
     /// lines.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for slots that move"))]
     pub(super) fn narrow(&self) -> Option<Self> {
         (self.lines == 1).then(|| Self {
             keys: Call::default().arg("1").arg(&self.key),
@@ -150,8 +139,14 @@ impl Run {
         matches!(self.what, "claim" | "try" | "beat")
     }
 
-    pub(super) fn call(&self, begin: &Call) -> Call {
-        begin.and(&self.keys).and(&self.words)
+    /// Whether the same answer comes if it is asked again.
+    pub(super) fn may_repeat(&self) -> bool {
+        matches!(self.what, "claim" | "try" | "ask" | "look")
+    }
+
+    /// The keys, and the words behind them.
+    pub(super) fn words(&self) -> Call {
+        self.keys.and(&self.words)
     }
 
     /// The answer for the only line.

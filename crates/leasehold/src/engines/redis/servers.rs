@@ -1,35 +1,28 @@
 //! The servers of one deployment: which of them has a line, and how the script is run there.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::cluster::Cluster;
+use super::client::{Call, Channel, Cluster, Common, Heard, Reply, Server};
 use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::keys::Bucket;
-use super::link::{Dial, Link, Owner};
 use super::mailbox::Mailbox;
-use super::resp::{Call, Reply};
 use super::script::{self, Run};
-use super::sentinel::Sentinels;
-use super::wire::{Channel, Target};
 use crate::sync::Shared;
 
 /// Everything the sessions of one engine share.
 pub(super) struct Servers {
     pub(super) config: Config,
-    pub(super) mailbox: Mailbox,
+    pub(super) mailbox: Arc<Mailbox>,
     /// Where this process listens; its first letter says how.
     pub(super) address: String,
-    /// How the script is called.
-    begin: OnceLock<Call>,
     route: Route,
-    this: Weak<Self>,
 }
 
 enum Route {
-    One(Shared<Option<Arc<Link>>>),
+    One(Common, Shared<Option<Arc<Server>>>),
     Cluster(Cluster),
 }
 
@@ -44,100 +37,96 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 impl Servers {
     pub(super) fn new(config: Config) -> Arc<Self> {
-        let clustered = config.shape == Shape::Cluster;
+        let clustered = matches!(config.shape, Shape::Cluster);
         let letter = if clustered { 's' } else { 'p' };
-        Arc::new_cyclic(|this| Self {
-            address: format!("{letter}{:016x}", rand::random::<u64>()),
-            mailbox: Mailbox::default(),
-            begin: OnceLock::new(),
-            route: match clustered {
-                true => Route::Cluster(Cluster::default()),
-                false => Route::One(Shared::default()),
+        let address = format!("{letter}{:016x}", rand::random::<u64>());
+        let mailbox = Arc::<Mailbox>::default();
+        let common = Common {
+            config: config.clone(),
+            script: script::TEXT,
+            hear: {
+                let mailbox = mailbox.clone();
+                Arc::new(move |heard| match heard {
+                    Heard::Message { message, .. } => mailbox.heard(message),
+                    Heard::Missed => mailbox.missed(),
+                })
             },
+        };
+        let sharded = |bucket: Bucket| Channel::Sharded(config.keys.sharded(bucket, &address));
+        let channels = Bucket::all().map(|bucket| (bucket.slot(), sharded(bucket)));
+        let route = match clustered {
+            true => Route::Cluster(Cluster::new(common, channels.collect())),
+            false => Route::One(common, Shared::default()),
+        };
+        Arc::new(Self {
+            mailbox,
+            address,
+            route,
             config,
-            this: this.clone(),
         })
-    }
-
-    pub(super) fn start(&self, dial: Arc<dyn Dial>) -> Arc<Link> {
-        let owner: Weak<dyn Owner> = self.this.clone();
-        Link::start(dial, owner, self.config.patience)
     }
 
     /// Makes the first connections, or says why that does not work.
     pub(super) async fn ready(&self) -> Result<(), Trouble> {
-        match &self.route {
-            Route::One(_) => self.link(None).await?.ready().await,
-            Route::Cluster(cluster) => {
-                cluster.refresh(self, cluster.version()).await?;
-                for link in cluster.links() {
-                    link.ready().await?;
-                }
-                Ok(())
-            }
+        for server in self.links().await? {
+            server.ready().await?;
         }
+        Ok(())
     }
 
     /// Claims with the same answer can be asked about in one call.
     pub(super) fn group(&self, bucket: Bucket) -> Option<Bucket> {
         match &self.route {
-            Route::One(_) => None,
+            Route::One(..) => None,
             Route::Cluster(_) => Some(bucket),
         }
     }
 
     /// The server that has these lines.
-    pub(super) async fn link(&self, bucket: Option<Bucket>) -> Result<Arc<Link>, Trouble> {
-        match (&self.route, bucket) {
-            (Route::Cluster(cluster), Some(bucket)) => cluster.link(self, bucket.slot()).await,
-            (Route::Cluster(cluster), None) => cluster.link(self, 0).await,
-            (Route::One(link), _) => {
-                let mut link = link.lock();
-                Ok(link.get_or_insert_with(|| self.start(self.dial())).clone())
-            }
-        }
+    pub(super) async fn link(&self, bucket: Option<Bucket>) -> Result<Arc<Server>, Trouble> {
+        self.link_of_slot(bucket.map_or(0, Bucket::slot)).await
     }
 
     /// The server that has the keys of a slot.
-    pub(super) async fn link_of_slot(&self, slot: u16) -> Result<Arc<Link>, Trouble> {
+    pub(super) async fn link_of_slot(&self, slot: u16) -> Result<Arc<Server>, Trouble> {
         match &self.route {
-            Route::One(_) => self.link(None).await,
-            Route::Cluster(cluster) => cluster.link(self, slot).await,
+            Route::Cluster(cluster) => cluster.of_slot(slot).await,
+            Route::One(common, server) => {
+                let channel = Channel::Plain(self.config.keys.channel(&self.address));
+                let mut server = server.lock();
+                let server = server.get_or_insert_with(|| common.server(None, [channel]));
+                Ok(server.clone())
+            }
         }
     }
 
     /// Every server that has lines.
-    pub(super) async fn links(&self) -> Result<Vec<Arc<Link>>, Trouble> {
+    pub(super) async fn links(&self) -> Result<Vec<Arc<Server>>, Trouble> {
         match &self.route {
-            Route::One(_) => Ok(vec![self.link(None).await?]),
-            Route::Cluster(cluster) => {
-                cluster.refresh(self, cluster.version()).await?;
-                Ok(cluster.links())
-            }
-        }
-    }
-
-    fn dial(&self) -> Arc<dyn Dial> {
-        match &self.config.shape {
-            Shape::Sentinel { master, login } => {
-                Arc::new(Sentinels::new(&self.config, master.clone(), login.clone()))
-            }
-            _ => Arc::new(Fixed(self.config.target(self.config.hosts[0].clone()))),
+            Route::One(..) => Ok(vec![self.link(None).await?]),
+            Route::Cluster(cluster) => cluster.masters().await,
         }
     }
 
     /// Runs the script for one line on the server that has it, also when that is another one by now.
     pub(super) async fn run(&self, bucket: Bucket, run: &Run) -> Result<Reply, Trouble> {
-        let mut left = self.config.patience;
+        let (mut left, mut repeated) = (self.config.patience, false);
         loop {
-            let link = self.link(Some(bucket)).await?;
-            let trouble = match self.run_one(&link, run).await {
+            let server = self.link(Some(bucket)).await?;
+            let trouble = match self.run_one(&server, run).await {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
             // In a box, as all that is rare: otherwise every call would be large to move.
-            let elsewhere = Box::pin(self.elsewhere(&link, bucket, &trouble));
-            if !elsewhere.await || left.is_zero() {
+            let trouble = match Box::pin(self.run_migrating(&server, trouble, run)).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            // The connection may have been cut long before, and a claim that is asked for again gets the same answer.
+            let cut = matches!(trouble, Trouble::Cut(_)) && run.may_repeat();
+            let again = cut && !std::mem::replace(&mut repeated, true);
+            let elsewhere = async || Box::pin(self.elsewhere(&server, bucket, &trouble)).await;
+            if !again && (left.is_zero() || !elsewhere().await) {
                 return Err(trouble);
             }
             tokio::time::sleep(PAUSE).await;
@@ -145,46 +134,79 @@ impl Servers {
         }
     }
 
-    /// Runs the script for one line, with nothing made on the way: this is what every lock waits for.
-    async fn run_one(&self, link: &Link, run: &Run) -> Result<Reply, Trouble> {
-        if let Some(begin) = self.begin.get()
-            && self.config.replicas == 0
-        {
-            let call = run.call(begin);
-            let reply = link.send(std::slice::from_ref(&call)).await?.pop();
-            let reply = reply.ok_or_else(|| Trouble::strange("no answer"))?;
-            if !is_forgotten(&reply) {
-                let answer = run.answer(reply);
-                if matches!(answer, Err(Trouble::Strange(_))) {
-                    // Whatever it says next may belong to somebody else.
-                    link.renew();
-                }
-                return answer;
+    /// Runs the script for one line: this is what every lock waits for.
+    async fn run_one(&self, server: &Server, run: &Run) -> Result<Reply, Trouble> {
+        let wait = self.wait_for([run]);
+        let waits = wait.is_some();
+        let replies = server.run([run.words()], wait).await?;
+        self.answer(server, run, replies, waits)
+    }
+
+    /// Runs the script for a line whose slot is on its way to another server. The line is where its first key is, and a
+    /// server answers for keys that it has: so the one that the slot leaves is asked first, and only if it has no
+    /// such key the one that it names.
+    async fn run_migrating(
+        &self,
+        server: &Server,
+        mut trouble: Trouble,
+        run: &Run,
+    ) -> Result<Reply, Trouble> {
+        let (Route::Cluster(cluster), true) = (&self.route, trouble.is_migration()) else {
+            return Err(trouble);
+        };
+        let Some(narrow) = run.narrow() else {
+            return Err(trouble);
+        };
+        let importing = match self.run_one(server, &narrow).await {
+            Err(Trouble::Refused { code, detail }) if code == "ASK" => {
+                cluster.importing(&detail)?
+            }
+            answered => return answered,
+        };
+        for run in [&narrow, run] {
+            let wait = self.wait_for([run]);
+            let waits = wait.is_some();
+            let replies = importing.run_asking(run.words(), wait).await?;
+            match self.answer(&importing, run, replies, waits) {
+                Err(again) if again.is_migration() => trouble = again,
+                answered => return answered,
             }
         }
-        let mut answers = Box::pin(self.run_some(link, std::slice::from_ref(run))).await?;
-        let answers = answers.pop().transpose()?.unwrap_or_default();
-        let answer = answers.into_iter().next();
-        answer.ok_or_else(|| Trouble::strange("no answer"))
+        Err(trouble)
+    }
+
+    fn answer(
+        &self,
+        server: &Server,
+        run: &Run,
+        mut replies: Vec<Reply>,
+        waits: bool,
+    ) -> Result<Reply, Trouble> {
+        if waits {
+            self.enough(replies.pop())?;
+        }
+        let reply = replies.pop().ok_or_else(|| Trouble::strange("no answer"));
+        self.trusted(server, run.answer(reply?))
     }
 
     /// Whether a call that was not done may be done when it is asked again.
     pub(super) async fn elsewhere(
         &self,
-        link: &Arc<Link>,
+        server: &Arc<Server>,
         bucket: Bucket,
         trouble: &Trouble,
     ) -> bool {
         let down = matches!(trouble, Trouble::Down(_));
         match &self.route {
+            Route::Cluster(_) if trouble.is_migration() => true,
             Route::Cluster(cluster) if down || trouble.is_passing() => {
-                let _ = cluster.refresh(self, cluster.version()).await;
-                let now = cluster.link(self, bucket.slot()).await;
-                !down || now.is_ok_and(|now| !Arc::ptr_eq(&now, link))
+                let _ = cluster.refresh().await;
+                let now = cluster.of_slot(bucket.slot()).await;
+                !down || now.is_ok_and(|now| !Arc::ptr_eq(&now, server))
             }
             _ => {
                 if trouble.code() == "READONLY" {
-                    link.renew();
+                    server.renew();
                 }
                 trouble.is_passing()
             }
@@ -194,128 +216,49 @@ impl Servers {
     /// Runs the script several times, some runs to a round trip: others have their turn in between.
     pub(super) async fn run_on(
         &self,
-        link: &Link,
+        server: &Server,
         runs: &[Run],
     ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
         let mut answers = Vec::with_capacity(runs.len());
         for runs in runs.chunks(AT_ONCE) {
-            answers.extend(self.run_some(link, runs).await?);
+            let wait = self.wait_for(runs);
+            let waits = wait.is_some();
+            let mut replies = server.run(runs.iter().map(Run::words), wait).await?;
+            if waits {
+                self.enough(replies.pop())?;
+            }
+            let each = runs.iter().zip(replies);
+            answers.extend(each.map(|(run, reply)| self.trusted(server, run.answers(reply))));
         }
         Ok(answers)
     }
 
-    /// Runs the script in one round trip, and loads it if the server has forgotten it.
-    async fn run_some(
-        &self,
-        link: &Link,
-        runs: &[Run],
-    ) -> Result<Vec<Result<Answers, Trouble>>, Trouble> {
-        if self.begin.get().is_none() {
-            // The first connection brings it.
-            link.ready().await?;
+    /// After an answer to another call, whatever comes next on this connection may be one, too.
+    fn trusted<T>(&self, server: &Server, answer: Result<T, Trouble>) -> Result<T, Trouble> {
+        if matches!(answer, Err(Trouble::Strange(_))) {
+            server.renew();
         }
-        let begin = self
-            .begin
-            .get()
-            .ok_or_else(|| Trouble::strange("no script"))?;
-        let mut calls: Vec<_> = runs.iter().map(|run| run.call(begin)).collect();
-        let replicas = self.config.replicas > 0 && runs.iter().any(Run::may_grant);
-        if replicas {
-            calls.push(self.wait());
-        }
-        let mut replies = link.send(&calls).await?;
-        if replies.iter().any(is_forgotten) {
-            calls.insert(0, script::load());
-            replies = link.send(&calls).await?;
-            drop(replies.remove(0));
-        }
-        if replicas {
-            self.enough(replies.pop())?;
-        }
-        let answers = runs
-            .iter()
-            .zip(replies)
-            .map(|(run, reply)| run.answers(reply));
-        let answers: Vec<_> = answers.collect();
-        if answers
-            .iter()
-            .any(|answer| matches!(answer, Err(Trouble::Strange(_))))
-        {
-            // Whatever it says next may belong to somebody else.
-            link.renew();
-        }
-        Ok(answers)
+        answer
     }
 
-    /// Replicas get less time than it takes to think that the server is silent.
-    fn wait(&self) -> Call {
-        let patience = (self.config.patience / 4).as_millis().to_string();
-        Call::new("WAIT")
-            .arg(self.config.replicas.to_string())
-            .arg(patience)
+    /// Waits for the replicas if one of these runs may grant: for less time than it takes to think that the server is
+    /// silent.
+    fn wait_for<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> Option<Call> {
+        let grants = self.config.replicas > 0 && runs.into_iter().any(Run::may_grant);
+        grants.then(|| {
+            let patience = (self.config.patience / 4).as_millis().to_string();
+            let replicas = self.config.replicas.to_string();
+            Call::new("WAIT").arg(replicas).arg(patience)
+        })
     }
 
     fn enough(&self, reply: Option<Reply>) -> Result<(), Trouble> {
-        let have = reply
-            .ok_or_else(|| Trouble::strange("no answer"))?
-            .number()?;
-        match have >= self.config.replicas {
-            true => Ok(()),
-            false => Err(Trouble::Few {
-                have,
-                need: self.config.replicas,
-            }),
+        let need = self.config.replicas;
+        let have = reply.ok_or_else(|| Trouble::strange("no answer"))?;
+        match have.number()? {
+            have if have >= need => Ok(()),
+            have => Err(Trouble::Few { have, need }),
         }
-    }
-}
-
-fn is_forgotten(reply: &Reply) -> bool {
-    matches!(reply, Reply::Refused(trouble) if trouble.code() == "NOSCRIPT")
-}
-
-impl Owner for Servers {
-    fn greeting(&self) -> Vec<Call> {
-        let looks = ["INFO server", "INFO memory", "ROLE"].map(Call::new);
-        std::iter::once(script::load()).chain(looks).collect()
-    }
-
-    fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let [digest, server, memory, role]: [Reply; 4] =
-            replies.try_into().map_err(Trouble::strange)?;
-        let _ = self.begin.set(script::begin(&digest.text()?));
-        super::fit::check(&[server, memory], &role, &self.config)
-    }
-
-    fn channels(&self, target: &Target) -> Vec<Channel> {
-        let keys = &self.config.keys;
-        match &self.route {
-            Route::One(_) => vec![Channel::Plain(keys.channel(&self.address))],
-            Route::Cluster(cluster) => {
-                let buckets = cluster.buckets(&target.address);
-                buckets
-                    .map(|bucket| Channel::Sharded(keys.sharded(bucket, &self.address)))
-                    .collect()
-            }
-        }
-    }
-
-    fn heard(&self, _: &[u8], message: &[u8]) {
-        self.mailbox.heard(message);
-    }
-
-    fn missed(&self) {
-        self.mailbox.missed();
-    }
-}
-
-/// Always the same server.
-#[derive(Debug)]
-pub(super) struct Fixed(pub(super) Target);
-
-#[async_trait::async_trait]
-impl Dial for Fixed {
-    async fn target(&self) -> Result<Target, Trouble> {
-        Ok(self.0.clone())
     }
 }
 

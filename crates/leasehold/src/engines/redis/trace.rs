@@ -1,6 +1,6 @@
 //! What an eviction leaves behind: an entry in a stream.
 
-use super::resp::Call;
+use super::client::Call;
 use crate::engine::Identity;
 use crate::name::Name;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::super::client::Address;
 use super::super::config::Config as Redis;
 use super::super::error::Trouble;
 use super::super::keys::Keys;
-use super::super::stream::Address;
 use crate::engine::Url;
 use crate::error::{Result, Step};
 

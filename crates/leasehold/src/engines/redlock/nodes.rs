@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::client::Call as Entry;
 use super::super::error::Trouble;
-use super::super::resp::Call as Entry;
 use super::calls::{Call, Calls, Said};
 use super::config::Config;
 use super::node::{Answers, Node};
@@ -121,7 +121,7 @@ impl Nodes {
         }
         let why = troubles
             .first()
-            .map_or("the others are silent".to_owned(), |why| format!("{why:?}"));
+            .map_or("the others are silent".to_owned(), |why| why.to_string());
         let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
         Error::new(ErrorKind::Unavailable, step, what)
             .on("redlock")

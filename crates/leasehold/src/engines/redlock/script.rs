@@ -3,20 +3,15 @@
 use std::time::Duration;
 
 use super::super::answer::fence;
+use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
 use super::super::keys::{Keys, claim_id, claim_text};
-use super::super::resp::{Call, Reply};
 use crate::claim::{Claim, ClaimId};
 use crate::clock::micros;
 use crate::fence::Fence;
 use crate::name::Name;
 
-const TEXT: &str = include_str!("node.lua");
-
-/// Loads the script; the answer is the digest it is called by.
-pub(super) fn load() -> Call {
-    Call::new("SCRIPT LOAD").arg(TEXT)
-}
+pub(super) const TEXT: &str = include_str!("node.lua");
 
 /// One operation on some names.
 #[derive(Debug, Clone)]
@@ -99,21 +94,11 @@ impl Run {
     }
 
     /// The call on a node whose run is known.
-    pub(super) fn call(
-        &self,
-        digest: &str,
-        marker: &str,
-        run: &(String, u64),
-        longest: Duration,
-    ) -> Call {
+    pub(super) fn words(&self, marker: &str, run: (&str, &str), longest: Duration) -> Call {
         let keys = (self.keys.len() + 1).to_string();
-        let call = Call::new("EVALSHA").arg(digest).arg(keys).arg(marker);
+        let call = Call::default().arg(keys).arg(marker);
         let call = self.keys.iter().fold(call, Call::arg);
-        let call = call
-            .arg(self.what)
-            .arg(&self.mark)
-            .arg(&run.0)
-            .arg(run.1.to_string());
+        let call = call.arg(self.what).arg(&self.mark).arg(run.0).arg(run.1);
         let call = call.arg(micros(longest).to_string());
         self.args.iter().fold(call, Call::arg)
     }

@@ -1,7 +1,7 @@
 //! Removing what is long idle.
 
 use super::op::Answer;
-use super::rows::NOBODY;
+use super::rows::{Lock, NOBODY};
 use super::wire::{Trouble, Wire};
 use super::world::World;
 
@@ -14,10 +14,13 @@ const SETTLED: u64 = 60_000_000;
 /// Sessions not heard of for a day, in microseconds.
 const DAY: u64 = 86_400_000_000;
 
+/// How many evictions are remembered.
+const EVICTIONS: u32 = 10_000;
+
 /// How many lines go in one step.
 const AT_ONCE: u32 = 500;
 
-/// Removes old mail, old sessions, and the rows of names that nobody has used for a while.
+/// Removes old mail, old sessions, old evictions, and the rows of names that were not used for a while.
 ///
 /// A name's next fence must stay above its last. So the floor is raised first, for all to see, and only the next
 /// round removes rows, those below the floor.
@@ -46,6 +49,11 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
             t.session,
             now.saturating_sub(DAY)
         ),
+        // By number: the times of SQLite's rows are those of different boots.
+        format!(
+            "DELETE FROM {table} WHERE id <= (SELECT id FROM (SELECT max(id) - {EVICTIONS} AS id FROM {table}) AS old)",
+            table = t.eviction
+        ),
     ];
     if settled {
         remove(world, wire, &format!("{idle} AND last <= {floor}")).await?;
@@ -67,10 +75,10 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
     Ok(Answer::Done)
 }
 
-/// Removes some lines that nobody has locked, so that it waits for nobody.
+/// Removes some lines that are not locked, so that it does not wait.
 async fn remove(world: &World, wire: &mut Wire, which: &str) -> Result<(), Trouble> {
     let (t, d) = (&world.tables, world.tables.dialect);
-    let skip = match d.for_update() {
+    let skip = match d.lock(Lock::Wait) {
         "" => String::new(),
         lock => format!("{lock} SKIP LOCKED"),
     };

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::rows::Lock;
+
 /// One of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -83,6 +85,16 @@ impl Dialect {
         format!("{sign}{number}")
     }
 
+    /// The function that answers with the larger of two numbers.
+    pub(super) const fn larger(self) -> &'static str {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Sqlite => "max",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            _ => "greatest",
+        }
+    }
+
     /// A column of bytes as hexadecimal text.
     pub(super) fn hex(self, column: &str) -> String {
         match self {
@@ -117,6 +129,8 @@ impl Dialect {
             Postgres => &[
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
                 "SET LOCAL idle_in_transaction_session_timeout = 3000",
+                // A row that is locked for longer is tried again, and others are not kept waiting for it.
+                "SET LOCAL lock_timeout = 500",
             ],
             #[cfg(feature = "mysql")]
             Mysql => &["START TRANSACTION"],
@@ -141,14 +155,15 @@ impl Dialect {
     }
 
     /// Locks the rows of a `SELECT`. SQLite has locked the whole file by then.
-    pub(super) const fn for_update(self) -> &'static str {
-        match self {
-            #[cfg(feature = "postgres")]
-            Postgres => " FOR UPDATE",
-            #[cfg(feature = "mysql")]
-            Mysql => " FOR UPDATE",
+    pub(super) const fn lock(self, lock: Lock) -> &'static str {
+        match (self, lock) {
+            (_, Lock::None) => "",
             #[cfg(feature = "sqlite")]
-            Sqlite => "",
+            (Sqlite, _) => "",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            (_, Lock::Wait) => " FOR UPDATE",
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            (_, Lock::NoWait) => " FOR UPDATE NOWAIT",
         }
     }
 }

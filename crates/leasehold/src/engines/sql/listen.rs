@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 use super::dialect::Dialect;
 use super::op::{Answer, Op};
 use super::post::Address;
-use super::wire::{Heard, Listening, Wire};
+use super::rows::Key;
+use super::wire::{Heard, Listening, What, Wire};
 use super::world::World;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{Event, Standing};
@@ -21,20 +22,38 @@ const PROBE: Duration = Duration::from_secs(1);
 /// How often idle rows are looked for.
 const CLEAN: Duration = Duration::from_secs(600);
 
-/// A process that holds and does not wait looks for mail this often: somebody may want what it keeps.
+/// A process that holds and does not wait looks for mail this often: another process may want what it keeps.
 const HOLDING: Duration = Duration::from_millis(100);
 
 /// At most so many times the shortest pause, however far behind in the line.
 const FAR: u32 = 10;
 
-/// How many are before each claim of this process; 0 for those that hold.
+/// The claims of this process that may be in a line.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    ahead: Shared<ById<ClaimId, u32>>,
+    claims: Shared<ById<ClaimId, Watched>>,
     sooner: Notify,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    key: Key,
+    /// How many are before it; 0 for one that holds, and for one whose first answer has not come.
+    ahead: u32,
+}
+
 impl Watch {
+    /// A claim that is about to be asked for.
+    pub(super) fn add(&self, claim: ClaimId, key: Key) {
+        let mut claims = self.claims.lock();
+        let _ = claims.entry(claim).or_insert(Watched { key, ahead: 0 });
+    }
+
+    /// The line of a claim that this process has.
+    pub(super) fn key(&self, claim: ClaimId) -> Option<Key> {
+        self.claims.lock().get(&claim).map(|watched| watched.key)
+    }
+
     pub(super) fn standing(&self, claim: ClaimId, standing: Standing) {
         match standing {
             Standing::Held(_) => self.put(claim, 0),
@@ -52,11 +71,17 @@ impl Watch {
     }
 
     pub(super) fn gone(&self, claim: ClaimId) {
-        let _ = self.ahead.lock().remove(&claim);
+        let _ = self.claims.lock().remove(&claim);
+    }
+
+    pub(super) fn clear(&self) {
+        self.claims.lock().clear();
     }
 
     fn put(&self, claim: ClaimId, ahead: u32) {
-        let _ = self.ahead.lock().insert(claim, ahead);
+        if let Some(watched) = self.claims.lock().get_mut(&claim) {
+            watched.ahead = ahead;
+        }
         if ahead > 0 {
             self.sooner.notify_one();
         }
@@ -64,11 +89,12 @@ impl Watch {
 
     /// How long until the next look, by the place of the claim that is nearest to the front.
     fn pause(&self, shortest: Duration) -> Option<Duration> {
-        let ahead = self.ahead.lock();
-        let nearest = ahead.values().filter(|ahead| **ahead > 0).min();
+        let claims = self.claims.lock();
+        let ahead = claims.values().map(|watched| watched.ahead);
+        let nearest = ahead.filter(|ahead| *ahead > 0).min();
         match nearest {
-            Some(ahead) => Some(shortest * (*ahead).min(FAR)),
-            None if ahead.is_empty() => None,
+            Some(ahead) => Some(shortest * ahead.min(FAR)),
+            None if claims.is_empty() => None,
             None => Some(HOLDING),
         }
     }
@@ -89,7 +115,13 @@ pub(super) async fn start(
         let first = probe(&this, world, candidate, wire).await;
         if first.is_some() || known.is_some() {
             let _ = address.set(candidate);
-            return tokio::spawn(listen(this, candidate, first));
+            return tokio::spawn(async move {
+                // Together: the engine looks whether this task is there.
+                let _ = tokio::join!(
+                    listen(this.clone(), candidate, first),
+                    super::doubt::settle(this)
+                );
+            });
         }
         tracing::info!(
             "notifications do not arrive here (a pooler between?): looking for mail instead"
@@ -127,7 +159,7 @@ async fn probe(
 fn hearer(world: Weak<World>) -> Heard {
     Arc::new(move |body| {
         if let Some(world) = world.upgrade() {
-            world.hear(body);
+            world.doubt(body);
         }
     })
 }
@@ -159,7 +191,7 @@ async fn listen(world: Weak<World>, address: Address, mut first: Option<Listenin
                 _ = clean.tick() => {}
             }
             let Some(alive) = world.upgrade() else { return };
-            drop(alive.ask(0, Op::Clean).await);
+            drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await);
         }
         if world.upgrade().is_none() {
             return;
@@ -178,7 +210,7 @@ async fn look(world: Weak<World>) {
         let pause = alive.watch.pause(shortest).unwrap_or(CLEAN);
         let pause = pause.mul_f64(rand::random_range(0.75..1.25));
         let sooner = async {
-            // The engine is not kept alive by somebody who only waits for it.
+            // The engine is not kept alive by a task that only waits for it.
             tokio::select! {
                 () = alive.watch.sooner.notified() => {}
                 () = tokio::time::sleep(pause.min(Duration::from_secs(1))) => {}
@@ -186,16 +218,19 @@ async fn look(world: Weak<World>) {
         };
         tokio::select! {
             () = sooner => {}
-            _ = clean.tick() => drop(alive.ask(0, Op::Clean).await),
+            _ = clean.tick() => drop(alive.ask(&alive.names, Vec::new(), Op::Clean).await),
         }
         if alive.watch.pause(shortest).is_none() {
             continue;
         }
         let wire = wire.get_or_insert_with(|| alive.wire());
-        match Op::Mail.perform(&alive, wire).await {
+        match Op::Mail.perform(&alive, wire, false).await {
             Ok(Answer::Mail(bodies)) => bodies.iter().for_each(|body| alive.hear(body)),
             Ok(_) => {}
             Err(trouble) => {
+                if trouble.what == What::Moved {
+                    alive.down(&trouble.message);
+                }
                 tracing::debug!(trouble.message, "no mail");
                 tokio::time::sleep(HOLDING).await;
             }

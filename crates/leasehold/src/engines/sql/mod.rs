@@ -3,6 +3,9 @@
 mod beat;
 mod clean;
 mod dialect;
+mod doubt;
+mod evict;
+mod lanes;
 mod listen;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -30,6 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::dialect::Dialect;
+use self::evict::Eviction;
 use self::op::{Answer, Op};
 use self::session::SqlSession;
 use self::tables::Tables;
@@ -78,7 +82,11 @@ impl Sql {
     /// If the database cannot do it.
     #[cfg(feature = "conformance")]
     pub async fn clean(&self) -> Result<()> {
-        self.world.ask_aside(Op::Clean).await.map(drop)
+        let world = &self.world;
+        world
+            .ask(&world.names, Vec::new(), Op::Clean)
+            .await
+            .map(drop)
     }
 
     fn with(url: &Url, clock: Option<Clock>) -> Result<Self> {
@@ -161,8 +169,7 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
     let lanes = number(params.take("connections"), "connections", 4)?;
     let patience = number(params.take("timeout"), "timeout", 5)?;
     Ok(Settings {
-        // And one beside them for heartbeats.
-        lanes: usize::try_from(lanes.min(64)).unwrap_or(4) + 1,
+        lanes: usize::try_from(lanes.min(64)).unwrap_or(4),
         patience: Duration::from_secs(patience),
         create,
         notify: false,
@@ -245,11 +252,8 @@ impl Engine for Sql {
     }
 
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
-        match self
-            .world
-            .ask_aside(Op::Inspect(query.name.clone()))
-            .await?
-        {
+        let (world, look) = (&self.world, Op::Inspect(query.name.clone()));
+        match world.ask(&world.beats, Vec::new(), look).await? {
             Answer::Lines(lines) => Ok(lines),
             _ => Ok(Vec::new()),
         }
@@ -267,8 +271,8 @@ impl Engine for Sql {
             why: why.to_owned(),
         };
         tracing::warn!(%name, %by, why, "evicted");
-        let op = Op::Evict(name.clone(), fence, ended);
-        match self.world.ask_aside(op).await? {
+        let op = Op::Evict(Eviction::new(name.clone(), fence, ended));
+        match self.world.ask(&self.world.names, Vec::new(), op).await? {
             Answer::Evicted(count) => Ok(count),
             _ => Ok(0),
         }

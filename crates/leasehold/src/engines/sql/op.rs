@@ -2,35 +2,60 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
+use super::doubt::Seen;
+use super::evict::Eviction;
 use super::post;
-use super::rows::{self, Key, Stored, cell, number};
+use super::rows::{self, Key, Lock, Stored, cell, number};
 use super::tables::Tables;
 use super::wire::{Rows, Trouble, Wire};
 use super::world::World;
-use crate::claim::{Claim, SessionId};
+use crate::claim::{ById, Claim, ClaimId, SessionId};
 use crate::clock::Micros;
-use crate::engine::{Ended, LineView};
+use crate::engine::LineView;
 use crate::error::Step;
 use crate::fence::{FENCE_BLOCK, Fence};
 use crate::identity::Identity;
 use crate::line::{Change, Held, Line, Moment, Refusal, Release, Standing, What};
 use crate::name::Name;
+use crate::sync::Shared;
 
 /// One operation. Done twice it does what it does once.
 #[derive(Debug)]
 pub(super) enum Op {
     Open(SessionId, Identity),
-    Claim(Claim, SessionId),
-    Beat(Vec<Arc<Claim>>, SessionId),
-    Release(Claim, u32),
+    Claim(Claim, Owner),
+    /// Says that claims are alive, on any number of lines; tells of each by its index.
+    Beat(Vec<Arc<Claim>>, SessionId, Told),
+    /// The same for claims of one line, which is waited for.
+    BeatLine(Vec<Arc<Claim>>, SessionId),
+    /// Looks where one claim is.
+    See(Key, ClaimId),
+    Release(Claim, u32, Owner),
     Close(SessionId, Vec<Name>),
     Inspect(Option<Name>),
-    Evict(Name, Option<Fence>, Ended),
+    Evict(Eviction),
     /// Takes what was told to this process.
     Mail,
     /// Removes what is long idle.
     Clean,
 }
+
+/// Whose claim it is.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) session: SessionId,
+    pub(super) book: Book,
+    /// Whether the session had not asked for the claim before.
+    pub(super) fresh: bool,
+}
+
+/// The names that the claims of a session may be in line for; None once it is closed.
+pub(super) type Book = Arc<Shared<Option<ById<ClaimId, Name>>>>;
+
+/// Takes the answers of a heartbeat; closed once no caller waits for them.
+pub(super) type Told = mpsc::UnboundedSender<(usize, Standing)>;
 
 /// What an operation answers.
 #[derive(Debug)]
@@ -40,6 +65,7 @@ pub(super) enum Answer {
     Refused(Refusal),
     Released(Release),
     Evicted(u32),
+    Seen(Seen),
     Lines(Vec<LineView>),
     Mail(Vec<String>),
 }
@@ -50,27 +76,80 @@ impl Op {
         match self {
             Self::Open(..) => Step::Open,
             Self::Claim(..) => Step::Claim,
-            Self::Beat(..) | Self::Clean => Step::Heartbeat,
+            Self::Beat(..) | Self::BeatLine(..) | Self::Clean => Step::Heartbeat,
             Self::Release(..) => Step::Release,
             Self::Close(..) => Step::Close,
             Self::Inspect(..) => Step::Inspect,
             Self::Evict(..) => Step::Evict,
-            Self::Mail => Step::Wait,
+            Self::Mail | Self::See(..) => Step::Wait,
         }
     }
 
-    /// Does it.
-    pub(super) async fn perform(&self, world: &World, wire: &mut Wire) -> Result<Answer, Trouble> {
+    /// Its turn has come, and it is about to be done: takes note of a claim. The answer if there is nothing to do.
+    pub(super) fn begin(&mut self, world: &World) -> Option<crate::error::Result<Answer>> {
+        match self {
+            Self::Claim(claim, owner) => {
+                let mut book = owner.book.lock();
+                let Some(names) = &mut *book else {
+                    return Some(Err(world.closed(Step::Claim)));
+                };
+                owner.fresh = names.insert(claim.id, claim.name.clone()).is_none();
+                world.watch.add(claim.id, Key::of(&claim.name));
+                None
+            }
+            Self::Release(claim, _, owner) => {
+                let asked = |names: &ById<_, _>| names.contains_key(&claim.id);
+                let asked = owner.book.lock().as_ref().is_some_and(asked);
+                (!asked).then_some(Ok(Answer::Released(Release::Gone)))
+            }
+            _ => None,
+        }
+    }
+
+    /// It failed, and nothing was done: a new claim is in no line.
+    pub(super) fn forget(&self, world: &World) {
+        if let Self::Claim(claim, owner) = self
+            && owner.fresh
+        {
+            world.watch.gone(claim.id);
+            let _ = owner
+                .book
+                .lock()
+                .as_mut()
+                .map(|names| names.remove(&claim.id));
+        }
+    }
+
+    /// What takes a claim back that no caller waits for any more, if it may be in the line because of this.
+    pub(super) fn undo(self, answer: &crate::error::Result<Answer>) -> Option<Self> {
+        let Self::Claim(claim, owner) = self else {
+            return None;
+        };
+        let there = match answer {
+            Ok(Answer::Standings(standings)) => !matches!(standings[..], [Standing::Busy]),
+            Ok(_) => false,
+            Err(error) => error.may_have_happened(),
+        };
+        (there && owner.fresh).then(|| Self::Release(claim, 0, owner))
+    }
+
+    /// Does it. `again` if it may have been done before, and the answer was lost.
+    pub(super) async fn perform(
+        &self,
+        world: &World,
+        wire: &mut Wire,
+        again: bool,
+    ) -> Result<Answer, Trouble> {
         let tables = &world.tables;
         match self {
             Self::Open(session, who) => {
                 let _ = wire.run(&open(tables, *session, who, &world.now())).await?;
                 Ok(Answer::Done)
             }
-            Self::Claim(claim, session) => {
+            Self::Claim(claim, owner) => {
                 let (key, now) = (Key::of(&claim.name), world.bound_now());
                 let known = world.known.has(key);
-                let (quick, values) = world.quick.claim(claim, *session, known, now);
+                let (quick, values) = world.quick.claim(claim, owner.session, known, now);
                 if let Some(fence) = wire.quick(quick, &values).await? {
                     world.known.add(key);
                     let held = Held {
@@ -83,19 +162,46 @@ impl Op {
                 world.known.remove(key);
                 carefully(self, world, wire, &[key]).await
             }
-            Self::Release(claim, used) => {
+            Self::Release(claim, used, _) => {
                 let (quick, values) = world.quick.release(claim, *used, world.bound_now());
                 if wire.quick(quick, &values).await?.is_some() {
                     return Ok(Answer::Released(Release::Released));
                 }
                 carefully(self, world, wire, &[Key::of(&claim.name)]).await
             }
-            Self::Beat(claims, session) => super::beat::beat(world, wire, claims, *session).await,
+            Self::Beat(claims, session, told) => {
+                super::beat::beat(world, wire, claims, *session, told).await
+            }
+            Self::BeatLine(claims, _) => {
+                let keys: Vec<_> = claims.iter().map(|claim| Key::of(&claim.name)).collect();
+                carefully(self, world, wire, &keys).await
+            }
+            Self::See(key, claim) => {
+                let (look, values) = world.quick.see(*key, *claim);
+                Ok(Answer::Seen(match wire.quick(look, &values).await? {
+                    None => Seen::Gone,
+                    Some(1) => Seen::Waits,
+                    Some(more) => Seen::Holds(Fence::new(more - 1)),
+                }))
+            }
             Self::Close(_, names) => {
                 let keys: Vec<_> = names.iter().map(Key::of).collect();
                 carefully(self, world, wire, &keys).await
             }
-            Self::Evict(name, ..) => carefully(self, world, wire, &[Key::of(name)]).await,
+            Self::Evict(eviction) => {
+                let before = match again {
+                    true => eviction.done_before(world, wire).await?,
+                    false => {
+                        eviction.begin();
+                        0
+                    }
+                };
+                let keys = [Key::of(&eviction.name)];
+                match carefully(self, world, wire, &keys).await? {
+                    Answer::Evicted(now) => Ok(Answer::Evicted(before + now)),
+                    other => Ok(other),
+                }
+            }
             Self::Inspect(name) => super::view::look(world, wire, name.as_ref()).await,
             Self::Mail => post::collect(world, wire).await.map(Answer::Mail),
             Self::Clean => super::clean::clean(world, wire).await,
@@ -106,18 +212,18 @@ impl Op {
     fn apply(&self, lines: &mut [Stored], at: Moment) -> (Answer, Vec<Change>) {
         let mut changes = Vec::new();
         let answer = match self {
-            Self::Claim(claim, session) => match find(lines, &claim.name) {
+            Self::Claim(claim, owner) => match find(lines, &claim.name) {
                 // Cleaned away since the quick way found it busy: the caller asks again.
                 None => Answer::Standings(Vec::new()),
                 Some(stored) => {
-                    let (answer, told) = stored.line.claim(&claim.ask(*session), at);
+                    let (answer, told) = stored.line.claim(&claim.ask(owner.session), at);
                     changes = told;
                     answer.map_or_else(Answer::Refused, |standing| {
                         Answer::Standings(vec![standing])
                     })
                 }
             },
-            Self::Release(claim, used) => Answer::Released(match find(lines, &claim.name) {
+            Self::Release(claim, used, _) => Answer::Released(match find(lines, &claim.name) {
                 None => Release::Gone,
                 Some(stored) => {
                     let (release, told) = stored.line.release(claim.id, *used, at);
@@ -125,7 +231,7 @@ impl Op {
                     release
                 }
             }),
-            Self::Beat(claims, _) => {
+            Self::BeatLine(claims, _) => {
                 for claim in claims {
                     if let Some(stored) = find(lines, &claim.name) {
                         changes.extend(stored.line.heartbeat(claim.id, at).1);
@@ -146,13 +252,18 @@ impl Op {
                 changes.retain(|change| change.session != *session);
                 Answer::Done
             }
-            Self::Evict(name, fence, _) => {
-                changes =
-                    find(lines, name).map_or_else(Vec::new, |stored| stored.line.evict(*fence, at));
+            Self::Evict(eviction) => {
+                changes = find(lines, &eviction.name)
+                    .map_or_else(Vec::new, |stored| eviction.apply(&mut stored.line, at));
                 let evicted = changes.iter().filter(|change| change.what == What::Evicted);
                 Answer::Evicted(u32::try_from(evicted.count()).unwrap_or(u32::MAX))
             }
-            Self::Open(..) | Self::Inspect(..) | Self::Mail | Self::Clean => Answer::Done,
+            Self::Open(..)
+            | Self::Beat(..)
+            | Self::See(..)
+            | Self::Inspect(..)
+            | Self::Mail
+            | Self::Clean => Answer::Done,
         };
         (answer, changes)
     }
@@ -165,8 +276,8 @@ impl Op {
                 tables.session,
                 tables.dialect.id(session.as_u128())
             )],
-            Self::Beat(_, session) => vec![tables.seen(*session, &now.to_string())],
-            Self::Evict(name, fence, ended) => post::trace(tables, was, name, *fence, ended, now),
+            Self::BeatLine(_, session) => vec![tables.seen(*session, &now.to_string())],
+            Self::Evict(eviction) => eviction.trace(tables, was, now),
             _ => Vec::new(),
         }
     }
@@ -189,7 +300,7 @@ pub(super) async fn carefully(
     keys.sort_unstable();
     keys.dedup();
     if keys.is_empty() {
-        let (answer, _) = op.apply(&mut [], Moment { now: 0, floor: 0 });
+        let (answer, _) = op.apply(&mut [], world.moment(0));
         let aside = op.aside(tables, &[], 0);
         if let Op::Close(..) = op {
             let _ = wire.run(&aside.join("; ")).await?;
@@ -197,7 +308,7 @@ pub(super) async fn carefully(
         return Ok(answer);
     }
     let mut packet: Vec<String> = tables.dialect.begin().iter().map(|s| (*s).into()).collect();
-    packet.extend(tables.read(&keys, true));
+    packet.extend(tables.read(&keys, Lock::Wait));
     packet.push(format!("SELECT {}", world.now()));
     let rows = wire.run(&packet.join("; ")).await?;
     let (mut stored, now) = match locked(&rows) {
@@ -211,14 +322,14 @@ pub(super) async fn carefully(
         Op::Evict(..) => stored.iter().map(|s| (s.key, s.line.clone())).collect(),
         _ => Vec::new(),
     };
-    let (answer, changes) = op.apply(&mut stored, Moment { now, floor: 0 });
+    let (answer, changes) = op.apply(&mut stored, world.moment(now));
     let mut packet = Vec::new();
     for line in &stored {
         packet.extend(tables.write(line, now));
     }
     packet.extend(op.aside(tables, &was, now));
     let evicted = match op {
-        Op::Evict(_, _, ended) => Some(ended),
+        Op::Evict(eviction) => Some(&eviction.ended),
         _ => None,
     };
     packet.extend(post::send(world, &changes, evicted, now));
@@ -233,7 +344,8 @@ fn locked(rows: &[Rows]) -> Result<(Vec<Stored>, Micros), Trouble> {
         return Err(Trouble::new(super::wire::What::Other, "rows are missing"));
     };
     let now = number(clock.first().map_or(&[][..], Vec::as_slice), 0)?;
-    Ok((rows::lines(lines, claims)?, now))
+    let lines: Result<_, _> = rows::lines(lines, claims).into_values().collect();
+    Ok((lines?, now))
 }
 
 impl Tables {

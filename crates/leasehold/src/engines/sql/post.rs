@@ -4,16 +4,14 @@
 //! that says whether it is told by a notification or looks for mail itself. Both are sent by the transaction that did
 //! it, so nobody is told what did not happen.
 
-use super::rows::{Key, hex, hex_bytes};
-use super::tables::Tables;
+use super::rows::{hex, hex_bytes};
 use super::wire::{Trouble, Wire};
 use super::world::World;
 use crate::claim::{ClaimId, SessionId};
 use crate::clock::Micros;
 use crate::engine::{Ended, Event};
 use crate::fence::{FENCE_BLOCK, Fence};
-use crate::line::{Change, Held, Line, What};
-use crate::name::Name;
+use crate::line::{Change, Held, What};
 
 /// Where a process is told things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +46,7 @@ impl Address {
 const KEPT: Micros = 60_000_000;
 
 /// Longer reasons are cut: they are for people, and a notification has 8000 bytes.
-const WHY: usize = 700;
+pub(super) const WHY: usize = 700;
 
 /// The statements that tell other processes what happened to their claims.
 pub(super) fn send(
@@ -150,36 +148,11 @@ pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<Vec<String
         "DELETE FROM {mail} WHERE {mine} AND id IN ({})",
         ids.join(", ")
     );
-    let _ = wire.run(&take).await?;
+    // What stays is told again, which does no harm.
+    if let Err(trouble) = wire.run(&take).await {
+        tracing::debug!(trouble.message, "mail that was read was not removed");
+    }
     bodies
-}
-
-/// The statements that leave a trace of an eviction.
-pub(super) fn trace(
-    tables: &Tables,
-    was: &[(Key, Line)],
-    name: &Name,
-    fence: Option<Fence>,
-    ended: &Ended,
-    now: Micros,
-) -> Vec<String> {
-    let (d, key) = (tables.dialect, Key::of(name));
-    let Ended::Evicted { by, why } = ended else {
-        return Vec::new();
-    };
-    let holders = was.iter().filter(|(line, _)| *line == key);
-    let holders = holders.flat_map(|(_, line)| line.holders());
-    let holders = holders.filter(|place| fence.is_none_or(|fence| place.owns(fence)));
-    let traces = holders.filter_map(|place| place.fence).map(|fence| {
-        format!(
-            "INSERT INTO {} (at, name, fence, who, why) VALUES ({now}, {}, {fence}, {}, {})",
-            tables.eviction,
-            d.bytes(name.as_str().as_bytes()),
-            d.bytes(cut(by, 255).as_bytes()),
-            d.bytes(cut(why, WHY).as_bytes())
-        )
-    });
-    traces.collect()
 }
 
 /// At most so many bytes of a text.

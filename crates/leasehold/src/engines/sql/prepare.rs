@@ -6,6 +6,7 @@ use super::trust;
 use super::wire::{Rows, Trouble, What, Wire};
 use super::world::{PATIENCE, World, pause};
 use crate::clock::Clock;
+use crate::fence::FENCE_BLOCK;
 
 impl World {
     /// Prepares the tables, also while others do the same. `anew` if some of them are known to be missing.
@@ -59,7 +60,7 @@ impl World {
         Err(Trouble::new(What::Unsuitable, what))
     }
 
-    /// Where times are those of this machine's boot, whatever an earlier boot left is void. A power failure may have
+    /// Where times are those of this machine's boot, what an earlier boot left is void. A power failure may have
     /// taken the last commits with it, so fences make a leap.
     async fn boot(&self, wire: &mut Wire) -> Result<(), Trouble> {
         if self.tables.dialect.now().is_some() {
@@ -85,7 +86,7 @@ impl World {
         let packet = [
             "BEGIN IMMEDIATE".to_owned(),
             format!(
-                "UPDATE {} SET id = {}, since = {now}, last = last + {leap} WHERE {other}",
+                "UPDATE {} SET id = {}, since = {now}, last = max(last, fence + {FENCE_BLOCK}) + {leap} WHERE {other}",
                 t.line,
                 t.dialect.id(NOBODY)
             ),

@@ -11,9 +11,10 @@ use sha2::{Digest, Sha256};
 use super::dialect::Dialect;
 use super::rows::{Key, NOBODY};
 use super::tables::Tables;
-use crate::claim::{Claim, SessionId};
-use crate::clock::{Micros, micros};
+use crate::claim::{Claim, ClaimId, SessionId};
+use crate::clock::micros;
 use crate::fence::FENCE_BLOCK;
+use crate::line::Moment;
 
 /// Above this the careful way looks whether fences are left.
 const PLENTY: i64 = i64::MAX - (1 << 40);
@@ -49,15 +50,23 @@ pub(super) struct Quick {
     insert: Statement,
     take: Statement,
     release: Statement,
+    see: Statement,
 }
 
 impl Quick {
     /// For these tables. `now` is how the database is asked for the time, unless the time is bound as well.
     pub(super) fn new(tables: &Tables, now: Option<&str>) -> Self {
         Self {
-            insert: Statement::new(tables, &insert(tables, now.unwrap_or("#8"))),
-            take: Statement::new(tables, &take(tables, now.unwrap_or("#7"))),
+            insert: Statement::new(
+                tables,
+                &insert(tables, now.unwrap_or("#8"), now.unwrap_or("#9")),
+            ),
+            take: Statement::new(
+                tables,
+                &take(tables, now.unwrap_or("#7"), now.unwrap_or("#8")),
+            ),
             release: Statement::new(tables, &release(tables, now.unwrap_or("#4"))),
+            see: Statement::new(tables, &see(tables)),
         }
     }
 
@@ -68,7 +77,7 @@ impl Quick {
         claim: &Claim,
         session: SessionId,
         known: bool,
-        now: Option<Micros>,
+        at: Option<Moment>,
     ) -> (&Statement, Vec<Value>) {
         let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
         let mut values = vec![
@@ -82,7 +91,9 @@ impl Quick {
         if !known {
             values.push(Value::Bytes(claim.name.as_str().as_bytes().into()));
         }
-        values.extend(now.map(Value::Number));
+        if let Some(Moment { now, floor }) = at {
+            values.extend([now, floor].map(Value::Number));
+        }
         (if known { &self.take } else { &self.insert }, values)
     }
 
@@ -91,7 +102,7 @@ impl Quick {
         &self,
         claim: &Claim,
         used: u32,
-        now: Option<Micros>,
+        at: Option<Moment>,
     ) -> (&Statement, Vec<Value>) {
         let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
         let mut values = vec![
@@ -99,8 +110,14 @@ impl Quick {
             id(claim.id.as_u128()),
             Value::Number((used.clamp(1, FENCE_BLOCK) - 1).into()),
         ];
-        values.extend(now.map(Value::Number));
+        values.extend(at.map(|at| Value::Number(at.now)));
         (&self.release, values)
+    }
+
+    /// One more than the fence of a claim, 1 if it waits; nothing if it is not in the line.
+    pub(super) fn see(&self, key: Key, claim: ClaimId) -> (&Statement, Vec<Value>) {
+        let values = [key.0, claim.as_u128()].map(|id| Value::Bytes(id.to_be_bytes().into()));
+        (&self.see, values.into())
     }
 }
 
@@ -127,25 +144,43 @@ impl Statement {
     }
 }
 
-fn take(tables: &Tables, now: &str) -> String {
+fn take(tables: &Tables, now: &str, floor: &str) -> String {
+    let larger = tables.dialect.larger();
     let (fence, start, told) = match tables.dialect {
         // An assignment sees the one before it.
         #[cfg(feature = "mysql")]
-        Dialect::Mysql => ("LAST_INSERT_ID(last + 1)", "since", ""),
+        Dialect::Mysql => {
+            let floor = if floor == now { "since" } else { floor };
+            let fence = format!("LAST_INSERT_ID({larger}(last, {floor}) + 1)");
+            (fence, "since", "")
+        }
         #[cfg(any(feature = "postgres", feature = "sqlite"))]
-        _ => ("last + 1", now, " RETURNING fence"),
+        _ => (
+            format!("{larger}(last, {floor}) + 1"),
+            now,
+            " RETURNING fence",
+        ),
     };
     let nobody = tables.dialect.id(NOBODY);
     format!(
-        "UPDATE {} SET fence = {fence}, capacity = #2, id = #3, session = #4, weight = #5, lease = #6, \
-         since = {now}, deadline = {start} + #6 WHERE k = #1 AND id = {nobody} AND last <= {PLENTY}{told}",
+        "UPDATE {} SET since = {now}, fence = {fence}, capacity = #2, id = #3, session = #4, weight = #5, \
+         lease = #6, deadline = {start} + #6 WHERE k = #1 AND id = {nobody} AND last <= {PLENTY}{told}",
         tables.line
     )
 }
 
-fn insert(tables: &Tables, now: &str) -> String {
+fn see(tables: &Tables) -> String {
+    let Tables { line, claim, .. } = tables;
+    format!(
+        "SELECT fence + 1 FROM {line} WHERE k = #1 AND id = #2 \
+         UNION ALL SELECT fence + 1 FROM {claim} WHERE k = #1 AND id = #2"
+    )
+}
+
+fn insert(tables: &Tables, now: &str, floor: &str) -> String {
     let (line, meta) = (&tables.line, &tables.meta);
-    let fence = format!("(SELECT floor + 1 FROM {meta})");
+    let larger = tables.dialect.larger();
+    let fence = format!("(SELECT {larger}(floor, {floor}) + 1 FROM {meta})");
     let (alias, fence, told) = match tables.dialect {
         #[cfg(feature = "mysql")]
         Dialect::Mysql => ("", format!("LAST_INSERT_ID({fence})"), ""),
@@ -154,9 +189,9 @@ fn insert(tables: &Tables, now: &str) -> String {
     };
     let taken = match tables.dialect {
         #[cfg(feature = "mysql")]
-        Dialect::Mysql => on_duplicate_key(tables, now),
+        Dialect::Mysql => on_duplicate_key(tables, now, floor),
         #[cfg(any(feature = "postgres", feature = "sqlite"))]
-        _ => on_conflict(tables),
+        _ => on_conflict(tables, floor),
     };
     format!(
         "INSERT INTO {line}{alias} \
@@ -168,13 +203,14 @@ fn insert(tables: &Tables, now: &str) -> String {
 
 /// What was used of the block of fences is spent, unless somebody was granted a later one, as the rule has it.
 fn release(tables: &Tables, now: &str) -> String {
-    let (larger, told) = match tables.dialect {
+    let larger = tables.dialect.larger();
+    let told = match tables.dialect {
         #[cfg(feature = "postgres")]
-        Dialect::Postgres => ("greatest", " RETURNING 1::bigint"),
+        Dialect::Postgres => " RETURNING 1::bigint",
         #[cfg(feature = "mysql")]
-        Dialect::Mysql => ("greatest", ""),
+        Dialect::Mysql => "",
         #[cfg(feature = "sqlite")]
-        Dialect::Sqlite => ("max", " RETURNING 1"),
+        Dialect::Sqlite => " RETURNING 1",
     };
     let nobody = tables.dialect.id(NOBODY);
     format!(
@@ -187,7 +223,7 @@ fn release(tables: &Tables, now: &str) -> String {
 /// MariaDB and MySQL. Assignments see the ones before them, so what decides changes last. The fence is told as the last
 /// inserted id; a refusal resets what the list of values has set it to.
 #[cfg(feature = "mysql")]
-fn on_duplicate_key(tables: &Tables, now: &str) -> String {
+fn on_duplicate_key(tables: &Tables, now: &str, floor: &str) -> String {
     let nobody = tables.dialect.id(NOBODY);
     let idle = format!("id = {nobody} AND last <= {PLENTY}");
     let taken = [
@@ -204,19 +240,20 @@ fn on_duplicate_key(tables: &Tables, now: &str) -> String {
         .join(", ");
     format!(
         "ON DUPLICATE KEY UPDATE \
-         fence = IF({idle}, LAST_INSERT_ID(last + 1), fence + 0 * LAST_INSERT_ID(0)), {taken}"
+         fence = IF({idle}, LAST_INSERT_ID(greatest(last, {floor}) + 1), fence + 0 * LAST_INSERT_ID(0)), {taken}"
     )
 }
 
 /// PostgreSQL and SQLite.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-fn on_conflict(tables: &Tables) -> String {
+fn on_conflict(tables: &Tables, floor: &str) -> String {
     let taken = [
         "capacity", "id", "session", "weight", "lease", "since", "deadline",
     ];
     let taken = taken.map(|column| format!("{column} = excluded.{column}"));
     format!(
-        "ON CONFLICT (k) DO UPDATE SET fence = l.last + 1, {} WHERE l.id = {} AND l.last <= {PLENTY}",
+        "ON CONFLICT (k) DO UPDATE SET fence = {}(l.last, {floor}) + 1, {} WHERE l.id = {} AND l.last <= {PLENTY}",
+        tables.dialect.larger(),
         taken.join(", "),
         tables.dialect.id(NOBODY)
     )

@@ -1,6 +1,6 @@
 //! A line as rows, and the statements that take it from one state to the next.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
@@ -49,6 +49,10 @@ impl Known {
     pub(super) fn remove(&self, key: Key) {
         let _ = self.0.lock().remove(&key);
     }
+
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
 }
 
 /// A line as it was read.
@@ -71,9 +75,20 @@ const CROWD: u128 = u128::MAX;
 /// The columns of a claim, wherever it is kept.
 const CLAIM: &str = "weight, lease, since, deadline, fence";
 
+/// How lines are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// To look at them.
+    None,
+    /// To change them, after those that have them locked.
+    Wait,
+    /// To change them, unless one of them is locked.
+    NoWait,
+}
+
 impl Tables {
     /// Reads these lines, and all of their claims; every line in use if there are no keys.
-    pub(super) fn read(&self, keys: &[Key], lock: bool) -> [String; 2] {
+    pub(super) fn read(&self, keys: &[Key], lock: Lock) -> [String; 2] {
         let (hex, d) = (|column| self.dialect.hex(column), self.dialect);
         let keys: Vec<_> = keys.iter().map(|key| d.id(key.0)).collect();
         let only = match keys.is_empty() {
@@ -95,7 +110,7 @@ impl Tables {
                 hex("k"),
                 hex("name"),
                 self.line,
-                if lock { d.for_update() } else { "" }
+                d.lock(lock)
             ),
             format!(
                 "SELECT {}, place, {ids}, {CLAIM} FROM {} {claims}ORDER BY k, place",
@@ -228,36 +243,43 @@ fn assigned(place: &Place) -> String {
     )
 }
 
-/// The lines that [`Tables::read`] asked for.
-pub(super) fn lines(lines: &Rows, claims: &Rows) -> Result<Vec<Stored>, Trouble> {
-    let mut crowds = std::collections::HashMap::<Key, Vec<(i64, Place)>>::new();
+/// The lines that [`Tables::read`] asked for. What is damaged in one is no trouble of another.
+pub(super) fn lines(lines: &Rows, claims: &Rows) -> BTreeMap<Key, Result<Stored, Trouble>> {
+    let key_of = |row: &[Option<String>]| Some(Key(hex(cell(row, 0).ok()?).ok()?));
+    let mut crowds = HashMap::<Key, Vec<Result<(i64, Place), Trouble>>>::new();
     for row in claims {
-        let key = Key(hex(cell(row, 0)?)?);
-        let place = (number(row, 1)? as i64, place(row, 2)?);
-        crowds.entry(key).or_default().push(place);
-    }
-    let stored = lines.iter().map(|row| {
-        let key = Key(hex(cell(row, 0)?)?);
-        let mut crowd = crowds.remove(&key).unwrap_or_default();
-        let places = crowd.iter().map(|(at, place)| (place.id, *at)).collect();
-        let mut last = number(row, 3)?;
-        if ![NOBODY, CROWD].contains(&hex(cell(row, 4)?)?) {
-            let alone = place(row, 4)?;
-            last = last.max(alone.fence.map_or(0, block_end));
-            crowd.push((0, alone));
+        if let Some(key) = key_of(row) {
+            let place = number(row, 1).and_then(|at| Ok((at as i64, place(row, 2)?)));
+            crowds.entry(key).or_default().push(place);
         }
-        let capacity = number(row, 2)? as u32;
-        let claims = crowd.into_iter().map(|(_, place)| place).collect();
-        let line = Line::restore(capacity, last, claims);
-        Ok(Stored {
-            key,
-            name: hex_bytes(cell(row, 1)?)?,
-            was: line.clone(),
-            line,
-            places,
-        })
+    }
+    let stored = lines.iter().filter_map(|row| {
+        let key = key_of(row)?;
+        let crowd = crowds.remove(&key).unwrap_or_default();
+        let crowd: Result<Vec<_>, _> = crowd.into_iter().collect();
+        Some((key, crowd.and_then(|crowd| line(key, row, crowd))))
     });
     stored.collect()
+}
+
+fn line(key: Key, row: &[Option<String>], mut crowd: Vec<(i64, Place)>) -> Result<Stored, Trouble> {
+    let places = crowd.iter().map(|(at, place)| (place.id, *at)).collect();
+    let mut last = number(row, 3)?;
+    if ![NOBODY, CROWD].contains(&hex(cell(row, 4)?)?) {
+        let alone = place(row, 4)?;
+        last = last.max(alone.fence.map_or(0, block_end));
+        crowd.push((0, alone));
+    }
+    let capacity = number(row, 2)? as u32;
+    let claims = crowd.into_iter().map(|(_, place)| place).collect();
+    let line = Line::restore(capacity, last, claims);
+    Ok(Stored {
+        key,
+        name: hex_bytes(cell(row, 1)?)?,
+        was: line.clone(),
+        line,
+        places,
+    })
 }
 
 /// The last fence of the block that begins here.

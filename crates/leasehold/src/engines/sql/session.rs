@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::mpsc;
 
-use super::op::{Answer, Op};
+use super::op::{Answer, Book, Op, Owner};
 use super::rows::Key;
 use super::world::World;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
 use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::name::Name;
 use crate::sync::Shared;
 
@@ -21,34 +22,27 @@ pub(super) struct SqlSession {
     id: SessionId,
     world: Arc<World>,
     /// None once it is closed.
-    names: Shared<Option<ById<ClaimId, Name>>>,
+    names: Book,
 }
 
-/// How many names one transaction locks at most.
+/// How many names one transaction leaves at most.
 const AT_ONCE: usize = 256;
 
 impl SqlSession {
     pub(super) async fn open(world: Arc<World>, who: &Identity, inbox: Inbox) -> Result<Arc<Self>> {
         world.ready().await?;
         let id = world.address().session();
-        let _ = world.ask(0, Op::Open(id, who.clone())).await?;
+        let open = Op::Open(id, who.clone());
+        let _ = world.ask(&world.names, Vec::new(), open).await?;
         world.enter(id, inbox);
-        let names = Shared::from(Some(ById::default()));
+        let names = Arc::new(Shared::from(Some(ById::default())));
         Ok(Arc::new(Self { id, world, names }))
-    }
-
-    /// What is asked about one name goes over one connection.
-    fn lane(&self, name: &Name) -> usize {
-        (Key::of(name).0 % self.world.lanes() as u128) as usize
     }
 
     fn stands(&self, claim: &Claim, standing: Standing) {
         match standing {
             Standing::Held(_) | Standing::Waiting { .. } => {
                 self.world.watch.standing(claim.id, standing);
-                if let Some(names) = &mut *self.names.lock() {
-                    drop(names.insert(claim.id, claim.name.clone()));
-                }
             }
             Standing::Busy | Standing::Gone => self.forget(claim.id),
         }
@@ -61,21 +55,13 @@ impl SqlSession {
             drop(names.remove(&claim));
         }
     }
-
-    fn closed(&self, step: Step) -> Error {
-        Error::closed(step).on(self.world.tables.dialect.word())
-    }
 }
 
 #[async_trait]
 impl Session for SqlSession {
     async fn claim(&self, claim: &Claim) -> Result<Standing> {
-        match &mut *self.names.lock() {
-            None => return Err(self.closed(Step::Claim)),
-            Some(names) => drop(names.insert(claim.id, claim.name.clone())),
-        }
-        let op = Op::Claim(claim.clone(), self.id);
-        let standing = match self.world.ask(self.lane(&claim.name), op).await? {
+        let op = Op::Claim(claim.clone(), self.owner());
+        let standing = match self.ask(&claim.name, op).await? {
             Answer::Refused(refusal) => {
                 self.forget(claim.id);
                 let error = Error::from(refusal).on(self.world.tables.dialect.word());
@@ -91,18 +77,20 @@ impl Session for SqlSession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         if self.names.lock().is_none() {
-            return Err(self.closed(Step::Heartbeat));
+            return Err(self.world.closed(Step::Heartbeat));
         }
-        for some in claims.chunks(AT_ONCE) {
-            let op = Op::Beat(some.to_vec(), self.id);
-            if let Answer::Standings(standings) = self.world.ask_aside(op).await? {
-                for (claim, standing) in some.iter().zip(standings) {
-                    self.stands(claim, standing);
-                    heard(claim, standing);
-                }
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let op = Op::Beat(claims.to_vec(), self.id, tell);
+        let done = self.world.ask(&self.world.beats, Vec::new(), op);
+        let hear = async {
+            while let Some((at, standing)) = told.recv().await {
+                self.stands(&claims[at], standing);
+                heard(&claims[at], standing);
             }
-        }
-        Ok(())
+        };
+        // The operation has dropped its sender when its answer is there.
+        let (done, ()) = tokio::join!(done, hear);
+        done.map(drop)
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
@@ -110,8 +98,8 @@ impl Session for SqlSession {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        let op = Op::Release(claim.clone(), used);
-        let answer = self.world.ask(self.lane(&claim.name), op).await?;
+        let op = Op::Release(claim.clone(), used, self.owner());
+        let answer = self.ask(&claim.name, op).await?;
         self.forget(claim.id);
         match answer {
             Answer::Released(release) => Ok(release),
@@ -126,27 +114,47 @@ impl Session for SqlSession {
         for claim in names.keys() {
             self.world.watch.gone(*claim);
         }
-        // Each after the claims that are still under way on its connection.
-        let mut by_lane = std::collections::BTreeMap::<usize, Vec<Name>>::new();
-        for name in names.into_values() {
-            let lane = self.lane(&name);
-            by_lane.entry(lane).or_default().push(name);
-        }
-        if by_lane.is_empty() {
-            let _ = by_lane.insert(0, Vec::new());
-        }
-        let mut failed = None;
-        for (lane, names) in by_lane {
-            for some in names
-                .chunks(AT_ONCE)
-                .chain(names.is_empty().then_some(&[][..]))
-            {
-                let closed = self.world.ask(lane, Op::Close(self.id, some.to_vec()));
-                failed = closed.await.err().or(failed);
+        let names: Vec<_> = names.into_values().collect();
+        let mut failed = self.leave_lines(&[]).await.err();
+        for some in names.chunks(AT_ONCE) {
+            match self.leave_lines(some).await {
+                // One line is stuck: the others can be left.
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    for name in some {
+                        failed = self
+                            .leave_lines(std::slice::from_ref(name))
+                            .await
+                            .err()
+                            .or(failed);
+                    }
+                }
+                left => failed = left.err().or(failed),
             }
         }
         self.world.leave(self.id);
         failed.map_or(Ok(()), Err)
+    }
+}
+
+impl SqlSession {
+    fn owner(&self) -> Owner {
+        Owner {
+            session: self.id,
+            book: self.names.clone(),
+            fresh: false,
+        }
+    }
+
+    async fn ask(&self, name: &Name, op: Op) -> Result<Answer> {
+        self.world
+            .ask(&self.world.names, vec![Key::of(name)], op)
+            .await
+    }
+
+    async fn leave_lines(&self, names: &[Name]) -> Result<()> {
+        let keys: Vec<_> = names.iter().map(Key::of).collect();
+        let op = Op::Close(self.id, names.to_vec());
+        self.world.ask(&self.world.names, keys, op).await.map(drop)
     }
 }
 

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::op::{Answer, text};
-use super::rows::{self, Key, cell, number};
+use super::rows::{self, Key, Lock, cell, number};
 use super::wire::{Rows, Trouble, Wire};
 use super::world::World;
 use crate::engine::{ClaimView, Identity, LineView, Mode};
-use crate::line::Moment;
 use crate::name::Name;
 
 /// The lines as the next operation would find them; nothing is written.
@@ -20,7 +19,7 @@ pub(super) async fn look(
     let (tables, d) = (&world.tables, world.tables.dialect);
     let keys: Vec<_> = name.map(Key::of).into_iter().collect();
     let mut packet: Vec<String> = d.begin_look().iter().map(|s| (*s).into()).collect();
-    packet.extend(tables.read(&keys, false));
+    packet.extend(tables.read(&keys, Lock::None));
     packet.push(format!(
         "SELECT {}, {}, pid, {} FROM {}",
         d.hex("id"),
@@ -38,8 +37,16 @@ pub(super) async fn look(
     let sessions = identities(sessions)?;
     let now = number(clock.first().map_or(&[][..], Vec::as_slice), 0)?;
     let mut views = Vec::new();
-    for mut stored in rows::lines(lines, claims)? {
-        drop(stored.line.sweep(Moment { now, floor: 0 }));
+    for stored in rows::lines(lines, claims).into_values() {
+        let mut stored = match stored {
+            Ok(stored) => stored,
+            Err(trouble) if name.is_some() => return Err(trouble),
+            Err(trouble) => {
+                tracing::warn!(trouble.message, "a line that cannot be read is not shown");
+                continue;
+            }
+        };
+        drop(stored.line.sweep(world.moment(now)));
         let name = String::from_utf8(stored.name).ok();
         let Some(Ok(name)) = name.map(Name::new) else {
             continue;

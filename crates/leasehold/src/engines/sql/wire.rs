@@ -51,14 +51,18 @@ pub(super) struct Trouble {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// Somebody was in the way: do it again.
+    /// Another transaction was in the way, and nothing was done: do it again.
     Again,
     /// The connection is of no more use; the packet may have been done.
     Broken,
+    /// The file was removed or replaced: what is in it counts no more.
+    Moved,
     /// No connection could be made; nothing was done.
     Unreachable,
     /// The tables are not there.
     Missing,
+    /// The URL names a database that is not there.
+    Config,
     /// The database does not let us.
     Denied,
     /// The tables may be made by a role that is not trusted.
@@ -75,22 +79,44 @@ impl Trouble {
         Self { what, message }
     }
 
+    /// What a server said while a connection to it was made.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(super) fn from(self, server: &str) -> Self {
+        let Self { what, message } = self;
+        let message = match what {
+            What::Broken => format!("no connection to {server}: {message}"),
+            _ => format!("{server} refused the connection: {message}"),
+        };
+        Self { what, message }
+    }
+
     /// The error to show for it.
     pub(super) fn at(self, step: Step, dialect: Dialect) -> Error {
         let kind = match self.what {
             What::Denied | What::Planted => ErrorKind::Denied,
+            What::Config => ErrorKind::Config,
             What::Unsuitable => ErrorKind::Unsupported,
             What::Again => ErrorKind::TimedOut,
-            What::Broken | What::Unreachable | What::Missing | What::Other => {
+            What::Broken | What::Unreachable | What::Missing | What::Moved | What::Other => {
                 ErrorKind::Unavailable
             }
         };
         let error = Error::new(kind, step, self.message).on(dialect.word());
         match self.what {
-            What::Broken | What::Again => error.perhaps(),
+            What::Broken => error.perhaps(),
             _ => error,
         }
     }
+}
+
+/// The innermost cause: the outer ones repeat it, or say less.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn cause(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
 }
 
 /// A connection that is made when it is needed and made anew after it broke.
@@ -135,7 +161,7 @@ impl Wire {
 
     async fn settle<T>(&mut self, answer: Result<T, Trouble>) -> Result<T, Trouble> {
         if let Err(trouble) = &answer {
-            if matches!(trouble.what, What::Broken | What::Unreachable) {
+            if matches!(trouble.what, What::Broken | What::Unreachable | What::Moved) {
                 self.link = None;
             } else if self.attempt("ROLLBACK").await.is_err() && trouble.what != What::Other {
                 // Where there was no transaction some say so; a connection in doubt is not kept.
@@ -179,7 +205,7 @@ async fn within<T>(
 ) -> Result<T, Trouble> {
     let answer = tokio::time::timeout(patience, call).await;
     answer.unwrap_or_else(|_| {
-        let what = format!("no answer in {patience:?}");
+        let what = format!("the server gave no answer in {patience:?}");
         Err(Trouble::new(What::Broken, what))
     })
 }

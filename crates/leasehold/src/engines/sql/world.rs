@@ -1,10 +1,10 @@
-//! What the sessions of one engine share: the tables, the connections, and who is told what.
+//! What the sessions of one engine share: the tables, the connections, and which session is told what.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{mpsc, oneshot};
-
+use super::doubt::Doubts;
+use super::lanes::{Pool, Turns};
 use super::listen::{self, Watch};
 use super::op::{Answer, Op};
 use super::post::{self, Address};
@@ -16,13 +16,13 @@ use crate::claim::{ById, SessionId};
 use crate::clock::{Clock, Micros};
 use crate::engine::{Ended, Event, Inbox};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::line::Change;
+use crate::line::{Change, Moment, Release};
 use crate::sync::Shared;
 
 /// How an engine was asked to behave.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    /// How many connections do the work.
+    /// How many connections claims are spread over.
     pub(super) lanes: usize,
     /// How long one packet may take.
     pub(super) patience: Duration,
@@ -42,7 +42,12 @@ pub(super) struct World {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) settings: Settings,
     pub(super) watch: Watch,
-    lanes: Vec<Lane>,
+    pub(super) doubts: Doubts,
+    pub(super) turns: Turns,
+    /// The connections for claims and releases.
+    pub(super) names: Arc<Pool>,
+    /// Those for heartbeats, which wait behind no claim. SQLite has one connection for all.
+    pub(super) beats: Arc<Pool>,
     address: OnceLock<Address>,
     ready: tokio::sync::Mutex<()>,
     listener: Shared<Option<tokio::task::JoinHandle<()>>>,
@@ -50,13 +55,10 @@ pub(super) struct World {
     this: Weak<Self>,
 }
 
-/// One connection and what waits for it, in order.
-#[derive(Debug, Default)]
-struct Lane(Shared<Option<mpsc::UnboundedSender<Job>>>);
+/// How many heartbeats are under way at once.
+const BEATS: usize = 3;
 
-type Job = (Op, oneshot::Sender<Result<Answer>>);
-
-/// How often somebody may be in the way before an operation gives up.
+/// How long others may be in the way before an operation gives up.
 pub(super) const PATIENCE: Micros = 10_000_000;
 
 impl World {
@@ -65,15 +67,21 @@ impl World {
             None => tables.dialect.now(),
             Some(_) => None,
         };
+        let names = Pool::of(settings.lanes);
+        let beats = match tables.dialect.now() {
+            Some(_) => Pool::of(BEATS),
+            None => names.clone(),
+        };
         Arc::new_cyclic(|this| Self {
             quick: Quick::new(&tables, now),
             known: Known::default(),
             tables,
             connect,
             watch: Watch::default(),
-            lanes: (0..settings.lanes.max(1))
-                .map(|_| Lane::default())
-                .collect(),
+            doubts: Doubts::default(),
+            turns: Turns::default(),
+            names,
+            beats,
             settings,
             address: OnceLock::new(),
             ready: tokio::sync::Mutex::default(),
@@ -81,6 +89,10 @@ impl World {
             inboxes: Shared::default(),
             this: this.clone(),
         })
+    }
+
+    pub(super) fn this(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
     }
 
     /// The time as a statement asks for it.
@@ -92,10 +104,18 @@ impl World {
         }
     }
 
-    /// The time as a quick statement is told it, unless it asks the database.
-    pub(super) fn bound_now(&self) -> Option<Micros> {
+    /// The moment of an operation. Fences start above the wall clock, so that a resource which has seen those of
+    /// another engine takes ours.
+    pub(super) fn moment(&self, now: Micros) -> Moment {
         let clock = self.settings.clock.as_ref();
-        clock.map(Clock::now)
+        let floor = clock.map_or(now, Clock::wall);
+        Moment { now, floor }
+    }
+
+    /// The moment as a quick statement is told it, unless it asks the database.
+    pub(super) fn bound_now(&self) -> Option<Moment> {
+        let clock = self.settings.clock.as_ref();
+        clock.map(|clock| self.moment(clock.now()))
     }
 
     /// A moment of the tables, for people.
@@ -130,48 +150,6 @@ impl World {
         Ok(())
     }
 
-    /// Does an operation on a name's connection. What is asked about one name is done in the order it was asked, also
-    /// if nobody waits for the answer any more.
-    pub(super) async fn ask(&self, lane: usize, op: Op) -> Result<Answer> {
-        let step = op.step();
-        let (tell, told) = oneshot::channel();
-        self.send(lane, (op, tell));
-        told.await.unwrap_or_else(|_| {
-            let error = Error::new(
-                ErrorKind::Closed,
-                step,
-                "the runtime of this engine is gone",
-            );
-            Err(error.on(self.tables.dialect.word()).perhaps())
-        })
-    }
-
-    /// The same beside the lanes of the names, so that heartbeats do not wait behind a crowd.
-    pub(super) async fn ask_aside(&self, op: Op) -> Result<Answer> {
-        self.ask(self.lanes.len() - 1, op).await
-    }
-
-    /// How many connections names are spread over.
-    pub(super) fn lanes(&self) -> usize {
-        self.lanes.len().saturating_sub(1).max(1)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn send(&self, lane: usize, mut job: Job) {
-        let mut sender = self.lanes[lane].0.lock();
-        if let Some(open) = &*sender {
-            match open.send(job) {
-                Ok(()) => return,
-                // The runtime it ran on is gone.
-                Err(mpsc::error::SendError(back)) => job = back,
-            }
-        }
-        let (open, jobs) = mpsc::unbounded_channel();
-        drop(open.send(job));
-        drop(tokio::spawn(serve(self.this.clone(), self.wire(), jobs)));
-        *sender = Some(open);
-    }
-
     /// Tells the sessions of this process.
     pub(super) fn tell(&self, changes: &[Change], evicted: Option<&Ended>) {
         for change in changes {
@@ -179,7 +157,7 @@ impl World {
         }
     }
 
-    /// Takes what another process told.
+    /// Takes a piece of mail: only a role that may write the tables can have sent it.
     pub(super) fn hear(&self, body: &str) {
         match post::read(body) {
             Some((session, event)) => self.deliver(session, event),
@@ -187,7 +165,18 @@ impl World {
         }
     }
 
-    fn deliver(&self, session: SessionId, event: Event) {
+    /// Takes a notification. Every role of the database can send one, so the tables are asked before it is believed.
+    pub(super) fn doubt(&self, body: &str) {
+        match post::read(body) {
+            Some((session, Event::Wanted(claim))) if self.watch.key(claim).is_some() => {
+                self.deliver(session, Event::Wanted(claim));
+            }
+            Some((session, event)) => self.doubts.add(&self.watch, session, event),
+            None => tracing::debug!("a message that is not ours was ignored"),
+        }
+    }
+
+    pub(super) fn deliver(&self, session: SessionId, event: Event) {
         let inbox = self.inboxes.lock().get(&session).cloned();
         if let Some(inbox) = inbox {
             self.watch.event(&event);
@@ -203,55 +192,81 @@ impl World {
         drop(self.inboxes.lock().remove(&session));
     }
 
-    /// Does an operation until it is done, or until it is clear that it cannot be.
-    async fn persist(&self, op: &Op, wire: &mut Wire) -> Result<Answer> {
+    pub(super) fn closed(&self, step: Step) -> Error {
+        Error::closed(step).on(self.tables.dialect.word())
+    }
+
+    /// What all sessions of this process had is void.
+    pub(super) fn down(&self, why: &str) {
+        let inboxes: Vec<_> = self.inboxes.lock().values().cloned().collect();
+        self.watch.clear();
+        self.known.clear();
+        for inbox in inboxes {
+            inbox.deliver(Event::Down(why.to_owned()));
+        }
+    }
+
+    /// Does an operation until it is done, or until it is clear that it cannot be, or until its caller is gone.
+    pub(super) async fn persist(
+        &self,
+        op: &Op,
+        wire: &mut Wire,
+        abandoned: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<Answer> {
         let clock = Clock::boot();
         let end = clock.now().saturating_add(PATIENCE);
-        let (mut revived, mut made) = (false, false);
+        // Whether an answer was lost: what broke may have been done.
+        let (mut lost, mut made) = (false, false);
         loop {
             let up = wire.is_up();
-            let trouble = match op.perform(self, wire).await {
+            let trouble = match op.perform(self, wire, lost).await {
                 Ok(Answer::Standings(none)) if none.is_empty() && op.step() == Step::Claim => {
                     continue;
                 }
+                Ok(Answer::Released(Release::Gone)) if lost => return Err(self.released_or_lost()),
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
             match trouble.what {
-                What::Again if clock.now() < end => pause().await,
+                What::Moved => self.down(&trouble.message),
+                _ if abandoned() => {}
+                What::Again if clock.now() < end => {
+                    pause().await;
+                    continue;
+                }
                 // The server may have closed a connection that was idle, or may have been started anew.
-                What::Broken if up && !revived => revived = true,
+                What::Broken if up && !lost => {
+                    lost = true;
+                    continue;
+                }
                 What::Missing if !made => {
                     made = true;
                     let prepared = self.prepare(wire, true).await;
                     prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
+                    continue;
                 }
-                _ => {
-                    let error = trouble.at(op.step(), self.tables.dialect);
-                    // What broke the first time may have been done.
-                    return Err(if revived { error.perhaps() } else { error });
-                }
+                _ => {}
             }
+            let error = trouble.at(op.step(), self.tables.dialect);
+            if !lost && !error.may_have_happened() {
+                op.forget(self);
+            }
+            return Err(if lost { error.perhaps() } else { error });
         }
+    }
+
+    fn released_or_lost(&self) -> Error {
+        let what = "the connection broke before the answer came, and the claim is no longer in line: \
+             the release took it out, or it had ended before";
+        let error = Error::new(ErrorKind::Unavailable, Step::Release, what);
+        error.on(self.tables.dialect.word()).perhaps()
     }
 }
 
-/// Lets whoever is in the way finish, and those who wait for it come back at different moments.
+/// Lets the one that is in the way finish, and those that wait for it come back at different moments.
 pub(super) async fn pause() {
     let micros = rand::random_range(500..8_000);
     tokio::time::sleep(Duration::from_micros(micros)).await;
-}
-
-/// Serves one connection until the engine or the runtime is gone.
-async fn serve(world: Weak<World>, mut wire: Wire, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    while let Some((op, tell)) = jobs.recv().await {
-        let Some(world) = world.upgrade() else {
-            return;
-        };
-        let answer = world.persist(&op, &mut wire).await;
-        // Nobody may wait any more; then a release follows.
-        drop(tell.send(answer));
-    }
 }
 
 impl std::fmt::Debug for World {

@@ -1,38 +1,43 @@
-//! What a `zookeeper:` URL says.
+//! The configuration in a `zookeeper:` URL.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::Url;
+use crate::engine::{Host, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
-/// Who may use the nodes we make.
+/// The access list of the nodes that are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody; Curator's default.
+    /// Every client; Curator's default.
     Anyone,
-    /// Whoever has the same login.
+    /// Clients with the same login.
     Creator,
 }
 
 /// One deployment, as a URL names it.
 #[derive(Clone)]
 pub(super) struct Config {
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<Host>,
     root: String,
     auth: Option<(String, String)>,
     access: Access,
     tls: Option<Tls>,
-    /// The lease the first session is opened for, before a claim has said its own.
+    /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
+    /// The longest frame that is taken from a server, in bytes.
+    pub(super) frame_cap: usize,
 }
 
-/// Where a server is found if the URL does not say.
+/// The port of a host without one.
 const PORT: u16 = 2181;
 
-/// The lease of locks that set none of their own.
+/// The lease of locks that set none.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// ZooKeeper's own default of `jute.maxbuffer`.
+const FRAME_CAP: usize = 1024 * 1024;
 
 impl Config {
     pub(super) fn from_url(url: &Url) -> Result<Self> {
@@ -57,6 +62,11 @@ impl Config {
             Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
             Some(_) => return Err(bad("acl is anyone or creator")),
         };
+        let frame_cap = match params.take("jute.maxbuffer").map(|cap| cap.parse()) {
+            None => FRAME_CAP,
+            Some(Ok(cap)) if cap >= 1024 => cap,
+            Some(_) => return Err(bad("jute.maxbuffer is a number of bytes, at least 1024")),
+        };
         let tls = Tls::of(&mut params, false).map_err(|what| bad(&what))?;
         params.finish()?;
         let root = url.path().trim_end_matches('/').to_owned();
@@ -64,27 +74,14 @@ impl Config {
             return Err(bad("the path has a part that ZooKeeper does not allow"));
         }
         Ok(Self {
-            hosts: url.hosts().to_vec(),
+            hosts: url.addresses(PORT)?,
             root,
             auth,
             access,
             tls,
             lease: LEASE,
+            frame_cap,
         })
-    }
-
-    /// The hosts as they were written.
-    fn hosts(&self) -> String {
-        self.hosts.join(",")
-    }
-
-    /// The hosts, each with its port.
-    pub(super) fn addresses(&self) -> Vec<String> {
-        let address = |host: &String| match host.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => host.clone(),
-            _ => format!("{host}:{PORT}"),
-        };
-        self.hosts.iter().map(address).collect()
     }
 
     /// The node below which the names are; empty for the root.
@@ -107,7 +104,8 @@ impl Config {
 
     /// Without secrets.
     pub(super) fn location(&self) -> String {
-        format!("zookeeper://{}{}", self.hosts(), self.root)
+        let hosts: Vec<_> = self.hosts.iter().map(Host::to_string).collect();
+        format!("zookeeper://{}{}", hosts.join(","), self.root)
     }
 }
 
@@ -132,10 +130,6 @@ mod tests {
     #[test]
     fn takes_hosts_root_and_login() {
         let config = config("zookeeper://me:hunter2@h1:1,h2:2/locks/?acl=creator").unwrap();
-        assert_eq!(
-            (config.hosts().as_str(), config.root()),
-            ("h1:1,h2:2", "/locks")
-        );
         assert_eq!(config.auth(), Some(("digest", "me:hunter2")));
         assert_eq!(config.access(), Access::Creator);
         assert_eq!(format!("{config:?}"), "zookeeper://h1:1,h2:2/locks");
@@ -144,10 +138,8 @@ mod tests {
     #[test]
     fn a_host_has_a_port() {
         let config = config("zookeeper://h1:1,h2,[::1],[::1]:7").unwrap();
-        assert_eq!(
-            config.addresses(),
-            ["h1:1", "h2:2181", "[::1]:2181", "[::1]:7"]
-        );
+        let all = "zookeeper://h1:1,h2:2181,[::1]:2181,[::1]:7";
+        assert_eq!(config.location(), all);
     }
 
     #[test]
@@ -158,6 +150,8 @@ mod tests {
             "zookeeper://h/?acl=x",
             "zookeeper://h/?auth=x",
             "zookeeper://h/?x=1",
+            "zookeeper://h/?jute.maxbuffer=1",
+            "zookeeper://h/?jute.maxbuffer=much",
             "zookeeper://h/a//b",
             "zookeeper://h/?tls=perhaps",
             "zookeeper://h/?ca=x",

@@ -4,14 +4,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::super::config::{Config, Shape};
+use super::super::client::{Channel, Common, Heard, Reply, Server};
+use super::super::config::Config;
 use super::super::error::Trouble;
-use super::super::fit;
-use super::super::link::{Dial, Link, Owner};
-use super::super::resp::{Call, Reply};
-use super::super::sentinel::Sentinels;
-use super::super::servers::Fixed;
-use super::super::wire::{Channel, Target};
 use super::channels::Channels;
 use super::kind::Kinds;
 use super::script::{self, Run};
@@ -23,8 +18,7 @@ use crate::sync::Shared;
 pub(super) struct Hub {
     pub(super) config: Config,
     pub(super) kinds: Kinds,
-    digest: OnceLock<String>,
-    link: OnceLock<Arc<Link>>,
+    link: OnceLock<Arc<Server>>,
     sessions: Shared<ById<SessionId, Weak<RedissonSession>>>,
     pub(super) channels: Channels,
     /// One subscribes or unsubscribes at a time, so that the last word on a channel is the right one.
@@ -39,7 +33,6 @@ impl Hub {
         Arc::new_cyclic(|this| Self {
             config,
             kinds,
-            digest: OnceLock::new(),
             link: OnceLock::new(),
             sessions: Shared::default(),
             channels: Channels::default(),
@@ -48,20 +41,20 @@ impl Hub {
         })
     }
 
-    pub(super) fn link(&self) -> &Arc<Link> {
+    pub(super) fn link(&self) -> &Arc<Server> {
         self.link.get_or_init(|| {
-            let owner: Weak<dyn Owner> = self.this.clone();
-            Link::start(self.dial(), owner, self.config.patience)
+            let hub = self.this.clone();
+            let common = Common {
+                config: self.config.clone(),
+                script: script::TEXT,
+                hear: Arc::new(move |heard| {
+                    if let Some(hub) = hub.upgrade() {
+                        hub.heard(heard);
+                    }
+                }),
+            };
+            common.server(None, [])
         })
-    }
-
-    fn dial(&self) -> Arc<dyn Dial> {
-        match &self.config.shape {
-            Shape::Sentinel { master, login } => {
-                Arc::new(Sentinels::new(&self.config, master.clone(), login.clone()))
-            }
-            _ => Arc::new(Fixed(self.config.target(self.config.hosts[0].clone()))),
-        }
     }
 
     pub(super) fn add(&self, id: SessionId, session: &Arc<RedissonSession>) {
@@ -90,15 +83,7 @@ impl Hub {
         &self,
         runs: &[Run],
     ) -> Result<Vec<Result<Vec<Reply>, Trouble>>, Trouble> {
-        let digest = self.digest.get().map_or("", String::as_str);
-        let mut calls: Vec<_> = runs.iter().map(|run| run.call(digest)).collect();
-        let mut replies = self.link().send(&calls).await?;
-        let forgotten = |reply: &Reply| matches!(reply, Reply::Refused(trouble) if trouble.code() == "NOSCRIPT");
-        if replies.iter().any(forgotten) {
-            calls.insert(0, script::load());
-            replies = self.link().send(&calls).await?;
-            drop(replies.remove(0));
-        }
+        let replies = self.link().run(runs.iter().map(Run::words), None).await?;
         let answers: Vec<_> = runs
             .iter()
             .zip(replies)
@@ -151,9 +136,8 @@ impl Hub {
     pub(super) async fn subscribe(&self, channel: &str) -> Result<(), Trouble> {
         let _one_at_a_time = self.subscribing.lock().await;
         if !self.channels.is_subscribed(channel) {
-            let call = Call::new("SUBSCRIBE").arg(channel);
-            let reply = self.link().send(&[call]).await?.pop();
-            let _ = reply.unwrap_or(Reply::Nil).ok()?;
+            let plain = Channel::Plain(channel.to_owned());
+            self.link().subscribe(plain).await?;
             self.channels.subscribed(channel);
         }
         Ok(())
@@ -162,9 +146,25 @@ impl Hub {
     async fn unsubscribe(&self, channel: &str) {
         let _one_at_a_time = self.subscribing.lock().await;
         if self.channels.forget(channel) {
-            let call = Call::new("UNSUBSCRIBE").arg(channel);
-            // If it cannot be sent, the next connection does without.
-            let _ = self.link().send(&[call]).await;
+            self.link().unsubscribe(channel).await;
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
+    fn heard(&self, heard: Heard<'_>) {
+        let channel = match heard {
+            Heard::Missed => {
+                let sessions = self.sessions();
+                return sessions
+                    .iter()
+                    .for_each(|session| session.tell(Event::Unsure));
+            }
+            Heard::Message { channel, .. } => std::str::from_utf8(channel).unwrap_or_default(),
+        };
+        if self.channels.wake(channel)
+            && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())
+        {
+            drop(tokio::spawn(async move { hub.try_for_all(&channel).await }));
         }
     }
 
@@ -184,47 +184,6 @@ impl Hub {
             }
         }
         self.unsubscribe(channel).await;
-    }
-}
-
-impl Owner for Hub {
-    fn greeting(&self) -> Vec<Call> {
-        let looks = ["INFO server", "INFO memory", "ROLE"].map(Call::new);
-        std::iter::once(script::load()).chain(looks).collect()
-    }
-
-    fn greeted(&self, replies: Vec<Reply>) -> Result<(), Trouble> {
-        let [digest, server, memory, role]: [Reply; 4] =
-            replies.try_into().map_err(Trouble::strange)?;
-        let _ = self.digest.set(digest.text()?);
-        fit::check(&[server, memory], &role, &self.config)
-    }
-
-    fn channels(&self, _: &Target) -> Vec<Channel> {
-        let names = self.channels.names();
-        names.into_iter().map(Channel::Plain).collect()
-    }
-
-    fn joins_later(&self) -> bool {
-        true
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn heard(&self, channel: &[u8], _: &[u8]) {
-        let Ok(channel) = std::str::from_utf8(channel) else {
-            return;
-        };
-        if self.channels.wake(channel)
-            && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())
-        {
-            drop(tokio::spawn(async move { hub.try_for_all(&channel).await }));
-        }
-    }
-
-    fn missed(&self) {
-        for session in self.sessions() {
-            session.tell(Event::Unsure);
-        }
     }
 }
 

@@ -15,9 +15,9 @@ use self::hub::Hub;
 pub(super) use self::kind::Kinds;
 use self::script::Run;
 use self::session::RedissonSession;
+use super::client::Reply;
 use super::config::{Config, Shape};
 use super::error::Trouble;
-use super::resp::Reply;
 use super::trace;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
@@ -55,7 +55,7 @@ impl Redisson {
         let Some(kinds) = config.redisson else {
             return refuse("this is the URL of another layout: add layout=redisson");
         };
-        if config.shape == Shape::Cluster {
+        if matches!(config.shape, Shape::Cluster) {
             return refuse("layout=redisson is for one server or Sentinel, not for a Cluster");
         }
         if config.replicas > 0 {
@@ -114,7 +114,7 @@ impl Engine for Redisson {
     fn guarantees(&self) -> Guarantees {
         use Verdict::{Absent, Broken, Fenced, Kept};
         // Java's holders have no fences but those of RFencedLock, so a resource cannot refuse their late writes.
-        let failover = if self.hub.config.shape == Shape::One {
+        let failover = if matches!(self.hub.config.shape, Shape::One) {
             Absent
         } else {
             Broken

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::super::answer::fence;
+use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
-use super::super::resp::{Call, Reply};
 use super::kind::Kind;
 use crate::claim::{Claim, Mode};
 use crate::engine::{Held, Release};
 use crate::fence::Fence;
 use crate::name::Name;
 
-const TEXT: &str = concat!(
+pub(super) const TEXT: &str = concat!(
     include_str!("head.lua"),
     include_str!("lock.lua"),
     include_str!("fair.lua"),
@@ -20,11 +20,6 @@ const TEXT: &str = concat!(
     include_str!("permits.lua"),
     include_str!("tail.lua"),
 );
-
-/// Loads the script; the answer is the digest it is called by.
-pub(super) fn load() -> Call {
-    Call::new("SCRIPT LOAD").arg(TEXT)
-}
 
 /// One operation on one name.
 #[derive(Debug, Clone)]
@@ -92,10 +87,8 @@ impl Run {
         Self::new(kind, "look", name)
     }
 
-    pub(super) fn call(&self, digest: &str) -> Call {
-        let call = Call::new("EVALSHA")
-            .arg(digest)
-            .arg(self.keys.len().to_string());
+    pub(super) fn words(&self) -> Call {
+        let call = Call::default().arg(self.keys.len().to_string());
         let call = self.keys.iter().fold(call, Call::arg);
         let call = call.arg(self.kind.word()).arg(self.what).arg(&self.mark);
         let call = call.arg(&self.owner).arg(self.lease.to_string());

@@ -14,13 +14,13 @@ use crate::error::{Error, ErrorKind, Result, Step};
 /// A server.
 pub(super) struct Server {
     opts: Opts,
-    /// Without the password.
+    /// Host and port.
     shown: String,
 }
 
-/// No gap locks, times without summer time, assignments one after the other, and nobody waits for a row for long.
+/// No gap locks, times without summer time, assignments one after the other, and no long wait for a row.
 const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = 4, autocommit = 1";
+     SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = 1, autocommit = 1";
 
 impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
@@ -35,6 +35,7 @@ impl Server {
         if url.user().is_none() {
             return Err(bad("the URL names no user: mysql://USER@HOST/DATABASE"));
         }
+        let shown = format!("{}:{}", host.name, host.port);
         let opts = OptsBuilder::default()
             .ip_or_hostname(host.name.as_str())
             .tcp_port(host.port)
@@ -46,13 +47,15 @@ impl Server {
         let opts = match Security::of(url, params)? {
             Security::Off => opts,
             Security::Verified(roots) => {
+                let own = roots.is_some();
                 let roots = roots.into_iter().map(Into::into);
-                opts.ssl_opts(SslOpts::default().with_root_certs(roots.collect()))
+                let ssl = SslOpts::default().with_root_certs(roots.collect());
+                opts.ssl_opts(ssl.with_disable_built_in_roots(own))
             }
         };
         Ok(Self {
             opts: opts.into(),
-            shown: url.hosts().join(","),
+            shown,
         })
     }
 }
@@ -64,7 +67,8 @@ impl Connect for Server {
     }
 
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
-        let mut link = wire::Connection::open(&self.opts).await?;
+        let opened = wire::Connection::open(&self.opts).await;
+        let mut link = opened.map_err(|trouble| trouble.from(&self.shown))?;
         let rows = link.run("SELECT @@version, @@read_only").await?;
         let mariadb = suitable(&rows)?;
         let _ = link.run(SETTINGS).await?;

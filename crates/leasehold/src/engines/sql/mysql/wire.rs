@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, Params, Row, Statement as Prepared, Value};
 
 use super::super::quick::{Statement, Value as Bound};
-use super::super::wire::{Link, Rows, Told, Trouble, What};
+use super::super::wire::{Link, Rows, Told, Trouble, What, cause};
 
 /// A connection.
 pub(super) struct Connection {
@@ -88,14 +88,15 @@ fn cell(value: Value) -> Option<String> {
 
 fn trouble(error: &Error) -> Trouble {
     let Error::Server(told) = error else {
-        return Trouble::new(What::Broken, error.to_string());
+        return Trouble::new(What::Broken, cause(error));
     };
     let what = match told.code {
         // Deadlock, lock wait, changed since it was read, interrupted.
         1213 | 1205 | 1020 | 1317 | 1969 | 3024 => What::Again,
         1146 => What::Missing,
         1290 | 1836 => What::Unsuitable,
-        1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1370 => What::Denied,
+        1049 => What::Config,
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 => What::Denied,
         // Shut down, killed, cut off for being idle.
         1053 | 1152 | 1184 | 1927 | 4031 => What::Broken,
         _ => What::Other,

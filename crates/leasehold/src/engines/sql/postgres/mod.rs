@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 pub(super) struct Server {
     config: Config,
     tls: Option<Tls>,
-    /// Without the password.
+    /// Hosts and ports.
     shown: String,
 }
 
@@ -26,7 +26,9 @@ impl Server {
     pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
+        let mut shown = Vec::new();
         for host in url.addresses(5432)? {
+            shown.push(format!("{}:{}", host.name, host.port));
             let _ = config.host(host.name).port(host.port);
         }
         if url.hosts().is_empty() {
@@ -51,7 +53,7 @@ impl Server {
             Security::Off => None,
             security => Some(Tls::new(&security, &mut config).map_err(bad)?),
         };
-        let shown = url.hosts().join(",");
+        let shown = shown.join(", ");
         Ok(Self { config, tls, shown })
     }
 }
@@ -63,7 +65,8 @@ impl Connect for Server {
     }
 
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
-        let mut link = wire::Connection::open(&self.config, self.tls.as_ref(), None).await?;
+        let opened = wire::Connection::open(&self.config, self.tls.as_ref(), None).await;
+        let mut link = opened.map_err(|trouble| trouble.from(&self.shown))?;
         let rows = link
             .run("SELECT pg_is_in_recovery()::int, current_setting('server_version_num'), pg_backend_pid()")
             .await?;
@@ -71,6 +74,10 @@ impl Connect for Server {
         // An encrypted connection does not say what it would be cancelled by.
         if self.tls.is_none() {
             link.answered_by(process).await;
+        }
+        if link.is_direct() {
+            // Through a pooler it would be set for others, and only for one packet.
+            let _ = link.run("SET lock_timeout = 500").await?;
         }
         Ok(Box::new(link))
     }

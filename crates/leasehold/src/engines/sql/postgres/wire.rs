@@ -1,7 +1,6 @@
 //! With the server's address in `mod.rs`, the only file that names `tokio-postgres`.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
@@ -11,15 +10,13 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, SimpleQueryMessage, Socket};
 use tokio_postgres::{Error, Statement as Kept};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::dialect::Dialect;
 use super::super::quick::{Statement, Value};
-use super::super::rows::number;
 use super::super::tls::Security;
-use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What};
+use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What, cause};
 
 /// How the connection is encrypted.
 #[derive(Clone)]
@@ -36,8 +33,6 @@ impl Tls {
 pub(super) struct Connection {
     client: Client,
     ended: tokio::task::JoinHandle<()>,
-    /// The names of the statements that the server has taken over this connection.
-    prepared: HashSet<String>,
     /// The statements that the one process which gets every packet has kept, by name; None if a pooler may be between.
     kept: Option<HashMap<String, Kept>>,
 }
@@ -71,11 +66,9 @@ impl Connection {
                 }
             }
         });
-        let prepared = HashSet::new();
         Ok(Self {
             client,
             ended,
-            prepared,
             kept: None,
         })
     }
@@ -85,6 +78,11 @@ impl Connection {
     pub(super) async fn answered_by(&mut self, process: u64) {
         let direct = self.taken_by().await == Some(process);
         self.kept = direct.then(HashMap::new);
+    }
+
+    /// Whether every packet goes to the same process of the server.
+    pub(super) const fn is_direct(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// The process that took this connection, as a request to cancel would name it.
@@ -114,64 +112,15 @@ impl Link for Connection {
         self.ask(packet).await.map_err(|e| trouble(&e))
     }
 
-    /// The statement is prepared under a name that is made of its text, so that a pooler may send every packet to
-    /// another connection of the server: there it is either the same statement or unknown. The packet that prepares it
-    /// also executes it. Without a pooler the values need not be text.
+    /// Values are bound, never part of the text: a role that watches the server reads the texts. A pooler may send each
+    /// packet to another connection of the server, so nothing is prepared there.
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
-        if self.kept.is_some() {
-            let told = self.execute(statement, values).await;
-            return told.map_err(|error| trouble(&error));
-        }
-        let Statement { name, text, .. } = statement;
-        let execute = format!("EXECUTE {name} ({})", literals(values));
-        let mut known = self.prepared.contains(name);
-        for _ in 0..TRIES {
-            let answer = match known {
-                true => self.ask(&execute).await,
-                false => {
-                    let types: Vec<_> = types(values).iter().map(Type::to_string).collect();
-                    let types = types.join(", ");
-                    let packet = format!("PREPARE {name} ({types}) AS {text}; {execute}");
-                    self.ask(&packet).await
-                }
-            };
-            match answer {
-                Err(error) if error.code() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME) => {
-                    known = false;
-                }
-                Err(error) if error.code() == Some(&SqlState::DUPLICATE_PSTATEMENT) => known = true,
-                Err(error) => return Err(trouble(&error)),
-                Ok(answers) => {
-                    let _ = known || self.prepared.insert(name.clone());
-                    return single(&answers);
-                }
-            }
-        }
-        Err(Trouble::new(What::Again, "a pooler is in the way"))
+        let told = match self.kept.is_some() {
+            true => self.execute(statement, values).await,
+            false => self.execute_once(statement, values).await,
+        };
+        told.map_err(|error| trouble(&error))
     }
-}
-
-/// How often a pooler may choose a connection that is not as the last one was.
-const TRIES: usize = 20;
-
-/// The single number of a packet's last rows.
-fn single(answers: &[Rows]) -> Result<Told, Trouble> {
-    let row = answers.last().and_then(|rows| rows.first());
-    row.map(|row| number(row, 0)).transpose()
-}
-
-fn literals(values: &[Value]) -> String {
-    let mut literals = String::with_capacity(320);
-    for value in values {
-        if !literals.is_empty() {
-            literals.push_str(", ");
-        }
-        match value {
-            Value::Number(number) => drop(write!(literals, "{number}")),
-            Value::Bytes(bytes) => literals.push_str(&Dialect::Postgres.bytes(bytes)),
-        }
-    }
-    literals
 }
 
 fn types(values: &[Value]) -> Vec<Type> {
@@ -183,7 +132,7 @@ fn types(values: &[Value]) -> Vec<Type> {
 }
 
 impl Connection {
-    /// The same by the client's own means: it chooses names that only this connection knows.
+    /// By a statement that this connection of the server keeps.
     async fn execute(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
         let kept = self.kept.get_or_insert_default();
         let known = match kept.get(&statement.name) {
@@ -198,9 +147,18 @@ impl Connection {
         };
         let values: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values: Vec<_> = values.iter().map(|value| &**value as _).collect();
-        let row = self.client.query_opt(&known, &values).await?;
-        let told = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
-        Ok(told.map(i64::cast_unsigned))
+        number(self.client.query_opt(&known, &values).await?)
+    }
+
+    async fn execute_once(&self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
+        let bound: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
+        let values = bound.iter().zip(types(values));
+        let values: Vec<_> = values.map(|(value, kind)| (&**value as _, kind)).collect();
+        number(
+            self.client
+                .query_typed_opt(&statement.text, &values)
+                .await?,
+        )
     }
 
     async fn ask(&self, packet: &str) -> Result<Vec<Rows>, Error> {
@@ -219,6 +177,11 @@ impl Connection {
     }
 }
 
+fn number(row: Option<Row>) -> Result<Told, Error> {
+    let told = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
+    Ok(told.map(i64::cast_unsigned))
+}
+
 fn bound(value: &Value) -> Box<dyn ToSql + Send + Sync + '_> {
     match value {
         Value::Number(number) => Box::new(number.cast_signed()),
@@ -228,13 +191,7 @@ fn bound(value: &Value) -> Box<dyn ToSql + Send + Sync + '_> {
 
 fn trouble(error: &Error) -> Trouble {
     let Some(told) = error.as_db_error() else {
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            message = format!("{message}: {source}");
-            cause = source.source();
-        }
-        return Trouble::new(What::Broken, message);
+        return Trouble::new(What::Broken, cause(error));
     };
     let code = told.code();
     let again = [
@@ -249,7 +206,8 @@ fn trouble(error: &Error) -> Trouble {
         "42P01" | "3F000" => What::Missing,
         "25006" => What::Unsuitable,
         "42501" => What::Denied,
-        class if class.starts_with("28") || class == "3D000" => What::Denied,
+        "3D000" => What::Config,
+        class if class.starts_with("28") => What::Denied,
         // The server goes down, comes up, or has cut this connection off.
         class if class.starts_with("57P") || class.starts_with("08") || class == "25P03" => {
             What::Broken

@@ -3,13 +3,16 @@
 mod wire;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use self::wire::Inode;
 use super::dialect::Dialect;
 use super::wire::{Connect, Heard, Link, Listening, Trouble};
 use crate::engine::{Params, Url};
 use crate::error::{Error, ErrorKind, Result, Step};
+use crate::sync::Shared;
 
 /// A database file.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(super) struct File {
     path: PathBuf,
     /// Whether every commit reaches the disk before it counts.
     full: bool,
+    /// The file that the path named when it was last opened: the claims of this process are in it.
+    current: Arc<Shared<Option<Inode>>>,
 }
 
 impl File {
@@ -33,6 +38,7 @@ impl File {
         Ok(Self {
             path: url.path().into(),
             full,
+            current: Arc::default(),
         })
     }
 }
@@ -44,7 +50,8 @@ impl Connect for File {
     }
 
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
-        let link = wire::Connection::open(self.path.clone(), self.full).await?;
+        let link =
+            wire::Connection::open(self.path.clone(), self.full, self.current.clone()).await?;
         Ok(Box::new(link))
     }
 

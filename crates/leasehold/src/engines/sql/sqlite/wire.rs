@@ -1,6 +1,8 @@
 //! The only file that names `rusqlite`.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,11 +13,12 @@ use tokio::task::spawn_blocking;
 
 use super::super::quick::{Statement, Value};
 use super::super::wire::{Link, Rows, Told, Trouble, What};
+use crate::sync::Shared;
 
 /// An open file.
 ///
 /// A commit that neither waits for others nor for the disk takes some microseconds, less than a change of threads, so
-/// it is done where it is asked for. Whatever waits is done on a thread that may: everything while somebody else
+/// it is done where it is asked for. Whatever waits is done on a thread that may: everything while another connection
 /// writes, every commit if each reaches the disk, and the checkpoints.
 pub(super) struct Connection {
     /// None while another thread has it.
@@ -23,15 +26,31 @@ pub(super) struct Connection {
     full: bool,
     /// How much was asked since the last checkpoint.
     asked: u32,
+    path: PathBuf,
+    inode: Option<Inode>,
+    current: Arc<Shared<Option<Inode>>>,
+}
+
+/// The device and the number of a file.
+pub(super) type Inode = (u64, u64);
+
+fn inode(path: &Path) -> Option<Inode> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// A checkpoint after so many packets: a few megabytes.
 const CHECKPOINT: u32 = 500;
 
 impl Connection {
-    pub(super) async fn open(path: PathBuf, full: bool) -> Result<Self, Trouble> {
+    pub(super) async fn open(
+        path: PathBuf,
+        full: bool,
+        current: Arc<Shared<Option<Inode>>>,
+    ) -> Result<Self, Trouble> {
+        let at = path.clone();
         let file = elsewhere(move || {
-            let mut file = File::open(path)?;
+            let mut file = File::open(at)?;
             file.busy_handler(Some(wait))?;
             file.pragma_update(None, "journal_mode", "wal")?;
             file.pragma_update(None, "synchronous", if full { "full" } else { "normal" })?;
@@ -39,11 +58,45 @@ impl Connection {
             file.busy_timeout(Duration::ZERO)?;
             Ok(file)
         });
-        Ok(Self {
-            file: Some(file.await?.map_err(trouble)?),
+        let file = Some(file.await?.map_err(trouble)?);
+        let inode = inode(&path);
+        let link = Self {
+            file,
             full,
             asked: 0,
-        })
+            path,
+            inode,
+            current,
+        };
+        let before = link.current.lock().replace(inode.unwrap_or_default());
+        match before {
+            Some(before) if Some(before) != inode => Err(link.moved()),
+            _ => Ok(link),
+        }
+    }
+
+    /// Looks whether the path still names the file that is open: another process would open another file, and see
+    /// none of our claims.
+    fn in_place(&self) -> Result<(), Trouble> {
+        if inode(&self.path) == self.inode {
+            return Ok(());
+        }
+        let mut current = self.current.lock();
+        if *current != self.inode {
+            // That has been told; the next connection is to the new file.
+            return Err(Trouble::new(What::Again, "the file is opened anew"));
+        }
+        *current = None;
+        Err(self.moved())
+    }
+
+    fn moved(&self) -> Trouble {
+        let what = format!(
+            "the file {} was removed or replaced while it was in use: other processes see none of the locks that were \
+             in it, so they are lost. Stop all users of a file before it is moved",
+            self.path.display()
+        );
+        Trouble::new(What::Moved, what)
     }
 
     /// Does it here if nothing is in the way.
@@ -98,6 +151,7 @@ async fn elsewhere<T: Send + 'static>(
 #[async_trait]
 impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
+        self.in_place()?;
         if let Some(answer) = self.at_once(|file| run(file, packet)) {
             return answer;
         }
@@ -106,6 +160,7 @@ impl Link for Connection {
     }
 
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
+        self.in_place()?;
         if let Some(answer) = self.at_once(|file| quick(file, &statement.text, values)) {
             return answer;
         }
@@ -115,14 +170,15 @@ impl Link for Connection {
     }
 }
 
-/// Somebody else writes. SQLite's own handler waits for up to 100 ms between two looks, which is long for a lock.
+/// Another connection writes. SQLite's own handler waits for up to 100 ms between two looks, which is long for a lock.
+/// After a while the operation is looked at again: its caller may be gone.
 #[expect(
     clippy::disallowed_methods,
     reason = "SQLite asks on a thread that may wait"
 )]
 fn wait(times: i32) -> bool {
     std::thread::sleep(Duration::from_micros(rand::random_range(100..1_000)));
-    times < 20_000
+    times < 100
 }
 
 fn quick(file: &File, text: &str, values: &[Value]) -> Result<Told, rusqlite::Error> {
@@ -148,6 +204,9 @@ impl ToSql for Value {
 
 fn run(file: &File, packet: &str) -> Result<Vec<Rows>, rusqlite::Error> {
     let mut answers = Vec::new();
+    if packet == "ROLLBACK" && file.is_autocommit() {
+        return Ok(answers);
+    }
     let mut batch = Batch::new(file, packet);
     while let Some(mut statement) = batch.next()? {
         let columns = statement.column_count();

@@ -1,0 +1,1 @@
+//! A server that says nothing while many tasks try.

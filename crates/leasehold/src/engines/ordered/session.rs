@@ -1,0 +1,245 @@
+//! One client's session: its claims, and the sessions at the server that their nodes belong to.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::claim::{Command, Tell, Ticket, live};
+use super::{Deployment, Fail, Server};
+use crate::claim::{ById, Claim, ClaimId};
+use crate::engine::{Clock, Heard, Identity, Inbox, Release, Session, Standing};
+use crate::error::{Error, Result, Step};
+use crate::sync::Shared;
+
+/// How many sessions without a claim are kept for the next claims of their leases.
+const IDLE: usize = 4;
+
+/// What the session shares with the tasks of its claims.
+#[derive(Debug)]
+pub(super) struct Core<D: Deployment> {
+    deployment: Arc<D>,
+    pub(super) who: Arc<Identity>,
+    pub(super) inbox: Inbox,
+    pub(super) clock: Clock,
+    claims: Shared<ById<ClaimId, Arc<Ticket<D::Server>>>>,
+    /// The sessions at the server, one for each lease in use.
+    servers: Shared<Vec<Arc<D::Server>>>,
+    /// Held while a session is opened, so that claims of one lease open one.
+    opening: tokio::sync::Mutex<()>,
+    runtime: Handle,
+    closed: AtomicBool,
+}
+
+impl<D: Deployment> Core<D> {
+    pub(super) fn forget(&self, id: ClaimId) {
+        drop(self.claims.lock().remove(&id));
+    }
+
+    fn ticket(&self, id: ClaimId) -> Option<Arc<Ticket<D::Server>>> {
+        self.claims.lock().get(&id).cloned()
+    }
+
+    /// The session at the server for claims of this lease.
+    pub(super) async fn server(&self, lease: Duration) -> Result<Arc<D::Server>, Fail> {
+        if let Some(server) = self.open_server(lease)? {
+            return Ok(server);
+        }
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(server) = self.open_server(lease)? {
+            return Ok(server);
+        }
+        let opened = self.deployment.open(lease, self.inbox.clone()).await?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed(Step::Claim).into());
+        }
+        let mut servers = self.servers.lock();
+        let idle = |server: &Arc<D::Server>| Arc::strong_count(server) == 1;
+        while servers.iter().filter(|server| idle(server)).count() >= IDLE
+            && let Some(oldest) = servers.iter().position(idle)
+        {
+            drop(servers.remove(oldest));
+        }
+        servers.push(opened.clone());
+        Ok(opened)
+    }
+
+    fn open_server(&self, lease: Duration) -> Result<Option<Arc<D::Server>>, Fail> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::closed(Step::Claim).into());
+        }
+        let mut servers = self.servers.lock();
+        servers.retain(|server| !server.over().is_cancelled());
+        let fits = servers.iter().find(|server| server.fits(lease));
+        Ok(fits.cloned())
+    }
+}
+
+/// A session of an engine whose server orders nodes.
+#[derive(Debug)]
+pub(in crate::engines) struct OrderedSession<D: Deployment>(Arc<Core<D>>);
+
+impl<D: Deployment> OrderedSession<D> {
+    pub(in crate::engines) async fn open(
+        deployment: Arc<D>,
+        who: &Identity,
+        inbox: Inbox,
+    ) -> Result<Self> {
+        let core = Arc::new(Core {
+            who: Arc::new(who.clone()),
+            inbox,
+            clock: Clock::boot(),
+            claims: Shared::default(),
+            servers: Shared::default(),
+            opening: tokio::sync::Mutex::default(),
+            runtime: Handle::current(),
+            closed: AtomicBool::new(false),
+            deployment,
+        });
+        let first = core.server(core.deployment.lease()).await;
+        let _ = first.map_err(|fail| fail.error::<D::Server>(Step::Open))?;
+        Ok(Self(core))
+    }
+
+    /// The claim's ticket, with its task if it is new, and whether it is.
+    fn begin(&self, claim: &Claim) -> Result<(Arc<Ticket<D::Server>>, bool)> {
+        let core = &self.0;
+        if core.closed.load(Ordering::Acquire) {
+            return Err(Error::closed(Step::Claim).on(D::Server::KIND));
+        }
+        let mut claims = core.claims.lock();
+        let now = core.clock.now();
+        if let Some(ticket) = claims.get(&claim.id) {
+            ticket.said.store(now, Ordering::Release);
+            return Ok((ticket.clone(), false));
+        }
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let ticket = Arc::new(Ticket {
+            claim: claim.clone(),
+            commands,
+            said: AtomicU64::new(now),
+            server: OnceLock::new(),
+        });
+        let _ = claims.insert(claim.id, ticket.clone());
+        drop(claims);
+        // A caller may be polled outside of any runtime.
+        let runtime = Handle::try_current().unwrap_or_else(|_| core.runtime.clone());
+        drop(runtime.spawn(live(core.clone(), ticket.clone(), inbox)));
+        Ok((ticket, true))
+    }
+
+    /// Asks a claim's task, and waits for the answer.
+    async fn ask(
+        &self,
+        ticket: &Ticket<D::Server>,
+        command: fn(Tell) -> Command,
+    ) -> Result<Standing> {
+        let (tell, told) = oneshot::channel();
+        ticket.ask(command(Box::new(move |answer| drop(tell.send(answer)))));
+        let answer = told.await.unwrap_or(Ok(Standing::Gone));
+        answer.map_err(|fail| fail.error::<D::Server>(Step::Claim))
+    }
+}
+
+#[async_trait]
+impl<D: Deployment> Session for OrderedSession<D> {
+    async fn claim(&self, claim: &Claim) -> Result<Standing> {
+        let (ticket, new) = self.begin(claim)?;
+        let standing = self.ask(&ticket, Command::Stand).await?;
+        if new {
+            return Ok(standing);
+        }
+        if claim.mode.weight() < ticket.claim.mode.weight() && matches!(standing, Standing::Held(_))
+        {
+            return self.ask(&ticket, Command::Downgrade).await;
+        }
+        // The caller counts its lease from this call: the server must have heard of the session since.
+        if let Some(server) = ticket.server.get() {
+            alive(&**server, Step::Claim).await?;
+        }
+        self.ask(&ticket, Command::Stand).await
+    }
+
+    async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
+        let now = self.0.clock.now();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let mut groups: Vec<(Arc<D::Server>, Vec<(usize, Arc<Ticket<D::Server>>)>)> = Vec::new();
+        for (at, claim) in claims.iter().enumerate() {
+            let Some(ticket) = self.0.ticket(claim.id) else {
+                heard(claim, Standing::Gone);
+                continue;
+            };
+            ticket.said.store(now, Ordering::Release);
+            // A claim that has no server yet has not been answered yet either.
+            let Some(server) = ticket.server.get().cloned() else {
+                continue;
+            };
+            let same = |(other, _): &&mut (Arc<D::Server>, _)| Arc::ptr_eq(other, &server);
+            match groups.iter_mut().find(same) {
+                Some((_, group)) => group.push((at, ticket)),
+                None => groups.push((server, vec![(at, ticket)])),
+            }
+        }
+        // Side by side: a silent session keeps no claim of another from its answer. Dropped, nothing goes on.
+        let mut beats: JoinSet<Result<()>> = JoinSet::new();
+        for (server, group) in groups {
+            let tell = tell.clone();
+            let _ = beats.spawn(async move {
+                alive(&*server, Step::Heartbeat).await?;
+                for (at, ticket) in group {
+                    let tell = tell.clone();
+                    ticket.ask(Command::Stand(Box::new(move |standing| {
+                        let _ = tell.send((at, standing));
+                    })));
+                }
+                Ok(())
+            });
+        }
+        drop(tell);
+        while let Some((at, standing)) = told.recv().await {
+            if let Ok(standing) = standing {
+                heard(&claims[at], standing);
+            }
+        }
+        while let Some(beat) = beats.join_next().await {
+            beat.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn lease(&self, claim: &Claim) -> Duration {
+        let ticket = self.0.ticket(claim.id);
+        let server = ticket.as_ref().and_then(|ticket| ticket.server.get());
+        server.map_or(claim.lease, |server| server.timeout())
+    }
+
+    async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
+        let Some(ticket) = self.0.ticket(claim.id) else {
+            return Ok(Release::Gone);
+        };
+        let (reply, answer) = oneshot::channel();
+        ticket.ask(Command::Leave(reply));
+        answer.await.unwrap_or(Ok(Release::Gone))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.0.closed.store(true, Ordering::Release);
+        let servers = std::mem::take(&mut *self.0.servers.lock());
+        for server in servers {
+            server.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// Proves that a session at the server is alive. Claims of one that is over know it by themselves.
+async fn alive<S: Server>(server: &S, step: Step) -> Result<()> {
+    match server.prove().await {
+        Ok(()) | Err(Fail::Over(_)) => Ok(()),
+        Err(refused) => Err(refused.error::<S>(step).perhaps()),
+    }
+}
