@@ -32,6 +32,17 @@ impl Fence {
         Self(number)
     }
 
+    /// A fence that came from outside; none if it is larger than it can be. A resource that has seen a fence which is far
+    /// too large refuses every later holder.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn bounded(number: u64, most: u64) -> Option<Self> {
+        if number <= most {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
     /// The number; at most `i64::MAX`.
     ///
     /// ```

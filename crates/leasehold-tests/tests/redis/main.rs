@@ -1,8 +1,10 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod bad_keys;
 mod beds;
 mod contract;
 mod edge;
+mod forged;
 mod hazards;
 mod isolation;
 mod lost_answers;

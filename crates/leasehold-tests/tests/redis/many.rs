@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold::Name;
 use leasehold::conformance::raw::heartbeat;
 use leasehold::engine::{
-    Claim, Clock, Engine as _, Event, Identity, Inbox, Mode, Redis as Engine, Release, Session,
-    Standing, Url,
+    Claim, Clock, Engine as _, Event, Identity, Inbox, Mode, Query, Redis as Engine, Release,
+    Session, Standing, Url,
 };
 use leasehold_testkit::poll::until;
 use leasehold_testkit::servers::redis::Redis;
@@ -200,4 +200,75 @@ async fn ten_thousand_held_locks_are_renewed_in_few_calls() {
     assert!(spent <= 400, "{spent} calls");
     session.close().await.expect("closed");
     leaves_nothing(&server);
+}
+
+/// A page of claims, and what a call ends or grants at most.
+const PAGE: usize = 500;
+
+fn reader(name: &str, mode: Mode, lease: Duration) -> Arc<Claim> {
+    Arc::new(Claim::new(Name::new(name).expect("a name"), mode, lease))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_readers_is_granted_in_pieces_and_shown_in_pages() {
+    let server = Redis::start();
+    let (session, told) = session(&server).await;
+    let writer = reader("x", Mode::Write, LEASE);
+    let _ = session.claim(&writer).await.expect("free");
+    let readers: Vec<_> = (0..PAGE * 3)
+        .map(|_| reader("x", Mode::Read, LEASE))
+        .collect();
+    claim_all(&session, &readers).await;
+    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    for query in [Query::all(), Query::name(writer.name.clone())] {
+        let lines = engine.inspect(&query).await.expect("shown");
+        let counts = (lines[0].holders.len(), lines[0].waiters.len());
+        assert_eq!(counts, (1, readers.len()));
+    }
+    let before = calls(&server, "evalsha");
+    let _ = session.release(&writer, 1).await.expect("released");
+    let grants: std::collections::BTreeSet<_> = readers.iter().map(|_| granted(&told)).collect();
+    assert_eq!(grants.len(), readers.len(), "each once");
+    let calls = calls(&server, "evalsha") - before;
+    assert!((4..=5).contains(&calls), "{calls} calls");
+    session.close().await.expect("closed");
+    leaves_nothing(&server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_died_is_swept_in_pieces() {
+    let server = Redis::with_clock();
+    let (session, told) = session(&server).await;
+    let writer = reader("x", Mode::Write, LEASE);
+    let _ = session.claim(&writer).await.expect("free");
+    let short = Duration::from_secs(30);
+    let dead: Vec<_> = (0..PAGE * 3)
+        .map(|_| reader("x", Mode::Read, short))
+        .collect();
+    claim_all(&session, &dead).await;
+    let last = reader("x", Mode::Read, LEASE);
+    let _ = session.claim(&last).await.expect("waits");
+    server.step(40);
+    let before = calls(&server, "evalsha");
+    let _ = session.release(&writer, 1).await.expect("released");
+    assert_eq!(granted(&told), last.id, "the only one that is alive");
+    let calls = calls(&server, "evalsha") - before;
+    assert!(calls >= 4, "{calls} calls");
+    session.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_has_an_end() {
+    let server = Redis::start();
+    let (session, _told) = session(&server).await;
+    let claims: Vec<_> = (0..20_000).map(|_| claim("x")).collect();
+    claim_all(&session, &claims).await;
+    let refused = session.claim(&claim("x")).await.expect_err("one too many");
+    assert!(refused.to_string().contains("20000 claims"), "{refused}");
+    assert!(!refused.may_have_happened(), "{refused}");
+    let _ = session
+        .claim(&claims[7])
+        .await
+        .expect("it is there already");
+    session.close().await.expect("closed");
 }

@@ -1,4 +1,5 @@
 //! Redlock: the contract and its hazards.
 
 mod contract;
+mod forged;
 mod hazards;

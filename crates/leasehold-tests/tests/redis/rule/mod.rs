@@ -1,6 +1,7 @@
 //! The script against `line.rs`: the same random operations at the same times, and every answer, every message and
 //! every key that is left must agree. The server's clock is the test's, so keys end as they do in use.
 
+mod leases;
 mod sequence;
 mod server;
 mod words;

@@ -27,10 +27,16 @@ fn words(answer: Reply) -> Result<String, Trouble> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since(pub(super) u64);
 
+/// Where a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) standing: Result<Standing, Refusal>,
+    /// The server's time, for a claim that waits.
+    pub(super) now: u64,
+}
+
 /// What the script says to a claim; and since when it holds, if nobody else was there.
-pub(super) fn claimed(
-    answer: Reply,
-) -> Result<(Result<Standing, Refusal>, Option<Since>), Trouble> {
+pub(super) fn claimed(answer: Reply) -> Result<(Answer, Option<Since>), Trouble> {
     let answer = words(answer)?;
     let Some((seconds, rest)) = answer
         .strip_prefix("alone ")
@@ -39,37 +45,48 @@ pub(super) fn claimed(
         return Ok((standing(Reply::Text(answer.into_bytes()))?, None));
     };
     let seconds = number(Some(seconds), &answer)?.saturating_mul(SECOND);
-    let since = seconds.saturating_add(number(Some(rest), &answer)?);
-    let held = held(Fence::new(since.saturating_add(1)), false);
-    Ok((Ok(Standing::Held(held)), Some(Since(since))))
+    let now = seconds.saturating_add(number(Some(rest), &answer)?);
+    let held = held(fence(now.saturating_add(1))?, false);
+    let standing = Ok(Standing::Held(held));
+    Ok((Answer { standing, now }, Some(Since(now))))
 }
 
 /// What the script says of one claim.
-pub(super) fn standing(answer: Reply) -> Result<Result<Standing, Refusal>, Trouble> {
+pub(super) fn standing(answer: Reply) -> Result<Answer, Trouble> {
     let answer = words(answer)?;
     let mut words = answer.split(' ');
     let first = words.next();
     let mut next = || number(words.next(), &answer);
-    Ok(Ok(match first {
+    let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let mut now = 0;
+    let standing = match first {
         Some("held") => {
-            let fence = Fence::new(next()?);
-            Standing::Held(held(fence, next()? == 1))
+            let fence = fence(next()?)?;
+            Ok(Standing::Held(held(fence, next()? == 1)))
         }
         Some("waiting") => {
-            let ahead = u32::try_from(next()?).unwrap_or(u32::MAX);
+            let ahead = small(next()?);
             let look_again = Duration::from_micros(next()?);
-            Standing::Waiting { ahead, look_again }
+            now = next()?;
+            Ok(Standing::Waiting { ahead, look_again })
         }
-        Some("busy") => Standing::Busy,
-        Some("gone") => Standing::Gone,
-        Some("weight") => return Ok(Err(Refusal::Weight)),
-        Some("fences") => return Ok(Err(Refusal::Fences)),
-        Some("capacity") => {
-            let capacity = u32::try_from(next()?).unwrap_or(u32::MAX);
-            return Ok(Err(Refusal::Capacity(capacity)));
-        }
+        Some("busy") => Ok(Standing::Busy),
+        Some("gone") => Ok(Standing::Gone),
+        Some("weight") => Err(Refusal::Weight),
+        Some("fences") => Err(Refusal::Fences),
+        Some("capacity") => Err(Refusal::Capacity(small(next()?))),
         _ => return Err(Trouble::strange(answer)),
-    }))
+    };
+    Ok(Answer { standing, now })
+}
+
+/// The largest fence that the script gives: Lua counts in doubles.
+pub(super) const MOST: u64 = (1 << 53) - 1;
+
+/// A fence as a server told it.
+pub(super) fn fence(number: u64) -> Result<Fence, Trouble> {
+    let bounded = Fence::bounded(number, MOST);
+    bounded.ok_or_else(|| Trouble::Strange(format!("the fence {number}, above 2^53")))
 }
 
 fn number(word: Option<&str>, of: &str) -> Result<u64, Trouble> {

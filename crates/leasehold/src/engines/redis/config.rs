@@ -24,6 +24,8 @@ pub(super) struct Config {
     pub(super) patience: Duration,
     /// How many replicas must have a grant before it is told.
     pub(super) replicas: u32,
+    /// Whether a grant that was pushed is confirmed by the server before it is told.
+    pub(super) confirm: bool,
     /// Whether a server that throws keys away when its memory is full may be used.
     pub(super) evicting: bool,
     /// The layout is Redisson's, with these kinds of lock.
@@ -84,6 +86,7 @@ impl Config {
             keys,
             patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
             replicas: number(params, "replicas", 0)?,
+            confirm: params.flag("confirm").map_err(Trouble::Config)?,
             evicting: params.flag("evicting").map_err(Trouble::Config)?,
             redisson,
         })

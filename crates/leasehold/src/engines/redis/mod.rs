@@ -1,12 +1,14 @@
 #![doc = include_str!("docs.md")]
 
 mod answer;
+mod calls;
 mod client;
 mod config;
 mod error;
 mod fit;
 mod keys;
 mod mailbox;
+mod pushed;
 mod redisson;
 mod scan;
 mod script;

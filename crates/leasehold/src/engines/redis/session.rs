@@ -1,40 +1,33 @@
 //! One client's life in Redis. Nothing of it is on the server but its claims.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::task::JoinSet;
 
-use super::answer::{self, Since};
+use super::answer::{self, Answer, Since};
+use super::calls::{Make, each};
 use super::error::Trouble;
 use super::keys::{Bucket, session_text};
+use super::pushed::{self, Mine, Phase};
 use super::script::Run;
-use super::servers::{Answers, Servers};
+use super::servers::Servers;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Event, Heard, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
 
 /// A session: what it may have in which lines.
 pub(super) struct RedisSession {
-    servers: Arc<Servers>,
+    pub(super) servers: Arc<Servers>,
     id: SessionId,
     /// The session as claims name it.
     text: String,
     who: String,
     /// What may be in a line, to be released when the session closes.
-    mine: Shared<ById<ClaimId, Mine>>,
-}
-
-/// A claim of this session.
-struct Mine {
-    claim: Arc<Claim>,
-    /// Since when it holds, if it was alone then: its release finds it alone, most likely.
-    alone: Option<Since>,
+    pub(super) mine: Shared<ById<ClaimId, Mine>>,
 }
 
 /// How long closing may take.
@@ -42,9 +35,6 @@ const CLOSING: Duration = Duration::from_secs(60);
 
 /// How many calls of the script grant to all waiters of a line.
 const MOST_CALLS: u32 = 100;
-
-/// How many claims one call of the script keeps alive: others have to wait that long.
-const AT_ONCE: usize = 100;
 
 impl RedisSession {
     pub(super) fn open(servers: Arc<Servers>, who: &Identity, inbox: Inbox) -> Arc<Self> {
@@ -56,116 +46,54 @@ impl RedisSession {
             mine: Shared::default(),
             servers,
         });
-        session
-            .servers
-            .mailbox
-            .add(id, listening(Arc::downgrade(&session), inbox));
+        let listening = pushed::listening(Arc::downgrade(&session), inbox);
+        session.servers.mailbox.add(id, listening);
         session
     }
 
-    /// The runs for these claims: one per server and hundred, and which claims each is about.
-    fn runs(&self, claims: &[Arc<Claim>], run: impl Fn(&[&Claim]) -> Run) -> Vec<Part> {
-        let mut groups = BTreeMap::<_, Vec<usize>>::new();
-        for (at, claim) in claims.iter().enumerate() {
-            let bucket = Bucket::of(&claim.name);
-            groups
-                .entry(self.servers.group(bucket))
-                .or_default()
-                .push(at);
-        }
-        let parts = groups.into_iter().flat_map(|(bucket, places)| {
-            let chunks: Vec<_> = places.chunks(AT_ONCE).map(<[usize]>::to_vec).collect();
-            chunks.into_iter().map(move |places| (bucket, places))
-        });
-        parts
-            .map(|(bucket, places)| {
-                let these: Vec<_> = places.iter().map(|at| &*claims[*at]).collect();
-                Part {
-                    bucket,
-                    run: run(&these),
-                    places,
-                }
-            })
-            .collect()
-    }
-
-    /// Runs the script for these claims on their servers, all at once, and gives each no longer than this. Claims in a
-    /// slot that is on its way to another server are asked about one by one: each may be here or there.
-    async fn run_all(
+    /// Says that claims are alive, and tells where each stands. The last trouble of one that could not be asked.
+    pub(super) async fn beat(
         &self,
         claims: &[Arc<Claim>],
-        run: impl Fn(&[&Claim]) -> Run,
-        patience: Duration,
-    ) -> Vec<(Vec<usize>, Outcome)> {
-        let parts = self.runs(claims, &run);
-        let mut done = self.run_parts(parts, patience).await;
-        let moving = |(_, outcome): &mut (_, Outcome)| {
-            let trouble = outcome.as_ref().err();
-            trouble.is_some_and(Trouble::is_migration)
-        };
-        let mut calls = JoinSet::new();
-        for at in done.extract_if(.., moving).flat_map(|(places, _)| places) {
-            let (servers, bucket) = (self.servers.clone(), Bucket::of(&claims[at].name));
-            let run = run(&[&claims[at]]);
-            let _ = calls.spawn(async move {
-                let ran = tokio::time::timeout(patience, servers.run(bucket, &run)).await;
-                let outcome = ran.unwrap_or(Err(Trouble::Silent));
-                (vec![at], outcome.map(|answer| vec![answer]))
-            });
-        }
-        done.extend(calls.join_all().await);
-        done
+        mut tell: impl FnMut(&Claim, Standing),
+    ) -> std::result::Result<(), Trouble> {
+        let shortest = claims.iter().map(|claim| claim.lease).min();
+        let patience = shortest.unwrap_or_default() / 4;
+        let mut failed = None;
+        each(
+            &self.servers,
+            claims,
+            Run::beat,
+            patience,
+            |claim, said| match said.and_then(answer::standing) {
+                Ok(answer) => {
+                    self.stands(claim.id, &answer, None);
+                    tell(claim, answer.standing.unwrap_or(Standing::Gone));
+                }
+                Err(trouble) => failed = Some(trouble),
+            },
+        )
+        .await;
+        failed.map_or(Ok(()), Err)
     }
 
-    async fn run_parts(&self, parts: Vec<Part>, patience: Duration) -> Vec<(Vec<usize>, Outcome)> {
-        let mut by_server = BTreeMap::<usize, (Arc<_>, Vec<Part>)>::new();
-        let mut done = Vec::new();
-        for part in parts {
-            match self.servers.link(part.bucket).await {
-                Ok(link) => {
-                    let address = Arc::as_ptr(&link) as usize;
-                    by_server
-                        .entry(address)
-                        .or_insert_with(|| (link, Vec::new()))
-                        .1
-                        .push(part);
-                }
-                Err(trouble) => done.push((part.places, Err(trouble))),
+    /// Remembers where a claim stands.
+    fn stands(&self, id: ClaimId, answer: &Answer, alone: Option<Since>) {
+        let mut mine = self.mine.lock();
+        match (answer.standing, mine.get_mut(&id)) {
+            (Ok(Standing::Held(_)), Some(mine)) => {
+                mine.phase = Phase::Holds;
+                mine.alone = alone.or(mine.alone);
             }
+            (Ok(Standing::Waiting { .. }), Some(mine)) => mine.waits(answer.now),
+            (Ok(Standing::Busy | Standing::Gone) | Err(_), _) => drop(mine.remove(&id)),
+            (_, None) => {}
         }
-        let mut calls = JoinSet::new();
-        for (link, parts) in by_server.into_values() {
-            let servers = self.servers.clone();
-            let _ = calls.spawn(async move {
-                let runs: Vec<_> = parts.iter().map(|part| part.run.clone()).collect();
-                let ran = tokio::time::timeout(patience, servers.run_on(&link, &runs)).await;
-                let outcomes = match ran.unwrap_or(Err(Trouble::Silent)) {
-                    Ok(outcomes) => outcomes,
-                    Err(trouble) => vec![Err(trouble); parts.len()],
-                };
-                for (part, outcome) in parts.iter().zip(&outcomes) {
-                    if let (Some(bucket), Err(trouble)) = (part.bucket, outcome) {
-                        let _ = servers.elsewhere(&link, bucket, trouble).await;
-                        break;
-                    }
-                }
-                parts
-                    .into_iter()
-                    .map(|part| part.places)
-                    .zip(outcomes)
-                    .collect::<Vec<_>>()
-            });
-        }
-        while let Some(answered) = calls.join_next().await {
-            done.extend(answered.unwrap_or_default());
-        }
-        done
     }
 
     /// Grants that are left after a release: one call of the script makes some hundred. A call that fails is made up for
     /// by the next heartbeat of any waiter.
     async fn go_on(&self, bucket: Bucket, claim: &Claim) {
-        // No claim can be there as often as this.
         for _ in 0..MOST_CALLS {
             let run = Run::release(&self.servers.config.keys, &[claim], FENCE_BLOCK);
             let answered = self.servers.run(bucket, &run).await;
@@ -175,24 +103,10 @@ impl RedisSession {
         }
     }
 
-    fn claims(&self) -> Vec<Arc<Claim>> {
-        let mine = self.mine.lock();
-        mine.values().map(|mine| mine.claim.clone()).collect()
-    }
-
-    fn forget(&self, id: ClaimId) {
+    pub(super) fn forget(&self, id: ClaimId) {
         let _ = self.mine.lock().remove(&id);
     }
 }
-
-/// Some claims on one server.
-struct Part {
-    bucket: Option<Bucket>,
-    run: Run,
-    places: Vec<usize>,
-}
-
-type Outcome = std::result::Result<Answers, Trouble>;
 
 #[async_trait]
 impl Session for RedisSession {
@@ -200,60 +114,29 @@ impl Session for RedisSession {
         if !self.servers.mailbox.is_open(self.id) {
             return Err(Error::closed(Step::Claim).on("redis"));
         }
-        let mine = Mine {
-            claim: Arc::new(claim.clone()),
-            alone: None,
-        };
-        let _ = self.mine.lock().insert(claim.id, mine);
+        let asked = Arc::new(claim.clone());
+        let again = |mine: &mut Mine| mine.claim = asked.clone();
+        let mine = || Mine::new(asked.clone());
+        let _ = self
+            .mine
+            .lock()
+            .entry(claim.id)
+            .and_modify(again)
+            .or_insert_with(mine);
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
         let (answer, alone) = answered
             .and_then(answer::claimed)
             .map_err(|trouble| trouble.at(Step::Claim))?;
-        match answer {
-            Ok(standing) => {
-                if matches!(standing, Standing::Busy | Standing::Gone) {
-                    self.forget(claim.id);
-                } else if let Some(mine) = self.mine.lock().get_mut(&claim.id) {
-                    mine.alone = alone;
-                }
-                Ok(standing)
-            }
-            Err(refusal) => {
-                self.forget(claim.id);
-                Err(Error::from(refusal).on("redis"))
-            }
-        }
+        self.stands(claim.id, &answer, alone);
+        answer
+            .standing
+            .map_err(|refusal| Error::from(refusal).on("redis"))
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
-        let keys = &self.servers.config.keys;
-        let shortest = claims
-            .iter()
-            .map(|claim| claim.lease)
-            .min()
-            .unwrap_or_default();
-        let mut failed = None;
-        for (places, outcome) in self
-            .run_all(claims, |these| Run::beat(keys, these), shortest / 4)
-            .await
-        {
-            match outcome {
-                Ok(answers) => {
-                    for (at, answer) in places.into_iter().zip(answers) {
-                        let standing =
-                            answer::standing(answer).map_err(|t| t.at(Step::Heartbeat))?;
-                        let standing = standing.unwrap_or(Standing::Gone);
-                        if standing == Standing::Gone {
-                            self.forget(claims[at].id);
-                        }
-                        heard(&claims[at], standing);
-                    }
-                }
-                Err(trouble) => failed = Some(trouble),
-            }
-        }
-        failed.map_or(Ok(()), |trouble| Err(trouble.at(Step::Heartbeat)))
+        let beat = self.beat(claims, heard).await;
+        beat.map_err(|trouble| trouble.at(Step::Heartbeat))
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
@@ -281,58 +164,27 @@ impl Session for RedisSession {
 
     async fn close(&self) -> Result<()> {
         self.servers.mailbox.remove(self.id);
-        let mine = self.claims();
-        let keys = &self.servers.config.keys;
+        let mine: Vec<_> = {
+            let mine = self.mine.lock();
+            mine.values().map(|mine| mine.claim.clone()).collect()
+        };
         // How many fences were spent is not known here: all of them.
-        let release = |these: &[&Claim]| Run::release(keys, these, FENCE_BLOCK);
+        let release: Make = |keys, claims| Run::release(keys, claims, FENCE_BLOCK);
+        let mut failed = None;
         // A silent server is noticed by its link; many claims just take their time.
-        for (places, outcome) in self.run_all(&mine, release, CLOSING).await {
-            let _ = outcome.map_err(|trouble| trouble.at(Step::Close))?;
-            places.iter().for_each(|at| self.forget(mine[*at].id));
-        }
-        Ok(())
+        each(
+            &self.servers,
+            &mine,
+            release,
+            CLOSING,
+            |claim, said| match said {
+                Ok(_) => self.forget(claim.id),
+                Err(trouble) => failed = Some(trouble),
+            },
+        )
+        .await;
+        failed.map_or(Ok(()), |trouble| Err(trouble.at(Step::Close)))
     }
-}
-
-/// The session's inbox, as messages reach it. A grant that replicas must have is told once they do.
-fn listening(session: Weak<RedisSession>, inbox: Inbox) -> Inbox {
-    Inbox::new(move |event| {
-        let Some(session) = session.upgrade() else {
-            return;
-        };
-        match event {
-            Event::Granted(id, _) if session.servers.config.replicas > 0 => {
-                confirm(session, inbox.clone(), id)
-            }
-            Event::Ended(id, _) => {
-                session.forget(id);
-                inbox.deliver(event);
-            }
-            event => inbox.deliver(event),
-        }
-    })
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the engine's own event loop: it must not wait for replicas"
-)]
-fn confirm(session: Arc<RedisSession>, inbox: Inbox, id: ClaimId) {
-    let claim = session.mine.lock().get(&id).map(|mine| mine.claim.clone());
-    let Some(claim) = claim else {
-        return;
-    };
-    drop(tokio::spawn(async move {
-        // Otherwise the next heartbeat confirms it, or tells that it cannot be.
-        let heard = |_: &Claim, standing: Standing| {
-            if let Standing::Held(held) = standing {
-                inbox.deliver(Event::Granted(id, held));
-            }
-        };
-        if let Err(error) = session.heartbeat(&[claim], &heard).await {
-            tracing::debug!(%error, "a grant is not confirmed yet");
-        }
-    }));
 }
 
 /// Who asks, as it is stored: host and command may hold spaces, a process id does not.
@@ -340,11 +192,17 @@ pub(super) fn who_text(who: &Identity) -> String {
     format!("{}\n{}\n{}", who.pid, who.host, who.command)
 }
 
+/// Who asked, as it was stored; cut, because another program may have written it.
 pub(super) fn who(text: &str) -> Option<Identity> {
     let mut parts = text.splitn(3, '\n');
     let pid = parts.next()?.parse().ok()?;
-    Some(Identity::new(parts.next()?, pid, parts.next()?))
+    let mut cut = || -> Option<String> { Some(parts.next()?.chars().take(LONGEST_WORD).collect()) };
+    let (host, command) = (cut()?, cut()?);
+    Some(Identity::new(host, pid, command))
 }
+
+/// Longer hosts and commands are not shown.
+const LONGEST_WORD: usize = 1_000;
 
 impl fmt::Debug for RedisSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 local BLOCK = 256
 local TOP = 9007199254740991
 -- How many claims a line has at most.
-local MOST = 10000
+local MOST = 20000
 -- How many claims a call ends, grants or tells at most: the server does nothing else meanwhile. The next call goes on.
 local budget = 500
 -- Keys outlive what they are kept for by at least MARGIN, and are kept longer once less than SLACK of that is left: no

@@ -63,22 +63,14 @@ impl Nodes {
             })
             .collect();
         let fence: Fence = fences.iter().flatten().max().copied()?;
-        // The other nodes are told as well, for those who look; they do not count.
-        let counted = |said: &Said<Vote>| -> Said<Vote> {
-            let among = said
-                .iter()
-                .zip(&fences)
-                .filter(|(_, fence)| fence.is_some());
-            among.map(|(said, _)| said.clone()).collect()
-        };
         let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
         let run = Run::confirm(self.config.keys(), claim, fence);
         let said = self.votes(run, self.config.patience(claim.lease), |said| {
-            let said = counted(said);
+            let said = counted(said, &fences);
             let noes = fences.len() - said.len() + count_noes(&said, held);
             count(&said, held) >= self.majority() || self.hopeless(noes)
         });
-        let said = counted(&said.await);
+        let said = counted(&said.await, &fences);
         let wanted = count(&said, |vote| *vote == Vote::Held { wanted: true }) > 0;
         (count(&said, held) >= self.majority()).then_some(Held {
             fence,
@@ -109,6 +101,13 @@ impl Nodes {
     }
 }
 
+/// The answers that count: of nodes whose own fence was looked at. The other nodes are told as well, for clients that look
+/// at them.
+fn counted(said: &Said<Vote>, fences: &[Option<Fence>]) -> Said<Vote> {
+    let among = said.iter().zip(fences).filter(|(_, fence)| fence.is_some());
+    among.map(|(said, _)| said.clone()).collect()
+}
+
 /// When a release that nobody told of, or the end of the holder's lease, should be looked for.
 fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
     let usual = (claim.lease / 10).clamp(SHORTEST, LONGEST);
@@ -127,5 +126,18 @@ fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
             .unwrap_or(usual)
             .clamp(SHORTEST, usual),
         false => SPLIT.min(usual),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_were_not_looked_at_do_not_count() {
+        let held = || Some(Ok(Vote::Held { wanted: false }));
+        let fences = [Some(Fence::new(7)), None, Some(Fence::new(9)), None, None];
+        let said = vec![held(), held(), None, held(), held()];
+        assert_eq!(counted(&said, &fences), vec![held(), None]);
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Entry {
     /// Which nodes said that it may be free, and the word that enough did.
     pub(super) hints: AtomicU32,
     pub(super) hinted: Notify,
+    /// How many messages said that it was evicted, and are not looked into yet.
+    pub(super) evictions: AtomicU32,
 }
 
 impl Entry {

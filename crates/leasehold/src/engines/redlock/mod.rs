@@ -4,6 +4,7 @@ mod attempt;
 mod calls;
 mod config;
 mod entry;
+mod evicted;
 mod node;
 mod nodes;
 mod post;

@@ -1,15 +1,21 @@
 -- What one node does. One script for every operation, so that one text is loaded and tested.
 --
--- KEYS[1]    PREFIX!run            which run of the server this is, and when it began: "RUN MICROS"
--- KEYS[2..]  PREFIX{BUCKET}:NAME   hash  l last fence, x expiry, q arrivals;
---                                        of the holder  i id, f fence (0 until confirmed), s session, o who, b since,
---                                        u until;  of each waiter  =ID  until since session  and  @ID  who
---            PREFIX{BUCKET}wNAME   zset  waiters in order of arrival
+-- KEYS[1]   PREFIX!run            which run of the server this is, and when it began: "RUN MICROS"
+-- then two keys for each name:
+--           PREFIX{BUCKET}:NAME   hash  l last fence, x expiry, q arrivals;
+--                                       of the holder  i id, f fence (0 until confirmed), s session, o who, b since,
+--                                       u until;  of each waiter  =ID  until since session  and  @ID  who
+--           PREFIX{BUCKET}wNAME   zset  waiters in order of arrival
 -- Times are microseconds of the server's clock; every number stays below 2^53.
 -- ARGV: what to do, a mark that comes back first, the run the caller is connected to, how many seconds it had been up
 -- then, the longest lease in microseconds; then the arguments for each key.
 
 local BLOCK = 256
+-- Keys outlive what they are kept for by this, in microseconds: no expiry is past by the time the server compares it with
+-- its clock.
+local MARGIN = 5000000
+-- How many waiters a name has at most on one node.
+local MOST = 20000
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -35,11 +41,11 @@ local function post(prefix, session, message)
   redis.pcall('PUBLISH', prefix .. '!' .. box, message)
 end
 
-local function load(key)
-  local open, close = string.find(key, '{', 1, true), string.find(key, '}', 1, true)
+local function load(key, waiters)
+  local open = string.find(key, '{', 1, true)
   local found = redis.call('HMGET', key, 'l', 'x', 'q', 'i', 'f', 's', 'u')
   local line = {
-    key = key, prefix = string.sub(key, 1, open - 1), waiters = string.sub(key, 1, close) .. 'w' .. string.sub(key, close + 2),
+    key = key, prefix = string.sub(key, 1, open - 1), waiters = waiters,
     last = tonumber(found[1] or 0), expiry = tonumber(found[2] or 0), arrivals = tonumber(found[3] or 0),
   }
   if found[4] and tonumber(found[7]) > now then
@@ -78,7 +84,7 @@ local function keep(line, till)
     line.expiry = till
     redis.call('HSET', line.key, 'x', int(till))
   end
-  local at = int(math.ceil(line.expiry / 1000) + 1)
+  local at = int(math.ceil((line.expiry + MARGIN) / 1000))
   redis.call('PEXPIREAT', line.key, at)
   redis.call('PEXPIREAT', line.waiters, at)
 end
@@ -86,10 +92,12 @@ end
 local function take(line, id, session, who, lease, fence)
   leave(line, id)
   local since = line.holder and {} or { 'b', int(now) }
+  -- A shorter lease takes nothing back: the session trusts every answer it got.
+  local till = math.max(now + lease, line.holder and line.holder.till or 0)
   redis.call('HSET', line.key, 'l', int(line.last), 'i', id, 'f', int(fence), 's', session, 'o', who,
-    'u', int(now + lease), unpack(since))
-  line.holder = { id = id, fence = fence, session = session, till = now + lease }
-  keep(line, now + lease)
+    'u', int(till), unpack(since))
+  line.holder = { id = id, fence = fence, session = session, till = till }
+  keep(line, till)
 end
 
 local function free(line)
@@ -113,6 +121,9 @@ end
 local function wait(line, id, session, who, lease)
   local known = waiter(line, id)
   if not known then
+    if redis.call('ZCARD', line.waiters) >= MOST then
+      error('FULL ' .. int(MOST) .. ' claims wait for this name, the most there may be; claim it from fewer tasks', 0)
+    end
     line.arrivals = line.arrivals + 1
     redis.call('ZADD', line.waiters, int(line.arrivals), id)
     redis.call('HSET', line.key, 'q', int(line.arrivals), '@' .. id, who)
@@ -218,9 +229,17 @@ local arguments = { claim = 5, confirm = 2, beat = 5, release = 1, yield = 5, ev
 local what, each = ARGV[1], arguments[ARGV[1]]
 local answers = { ARGV[2] }
 local votes = what == 'look' and 0 or votes_in(ARGV[3], ARGV[4], ARGV[5])
-for i = 2, #KEYS do
-  local line = load(KEYS[i])
-  local from = 6 + (i - 2) * each
-  answers[i] = operations[what](line, votes, unpack(ARGV, from, from + each - 1))
+for i = 1, (#KEYS - 1) / 2 do
+  local from = 6 + (i - 1) * each
+  -- An error of one name costs the others nothing.
+  local done, answer = pcall(function()
+    local line = load(KEYS[2 * i], KEYS[2 * i + 1])
+    return operations[what](line, votes, unpack(ARGV, from, from + each - 1))
+  end)
+  if not done then
+    local text = type(answer) == 'table' and answer.err or tostring(answer)
+    answer = { err = (string.gsub(text, '^@?user_script: ?%d+: ?', 'ERR ')) }
+  end
+  answers[i + 1] = answer
 end
 return answers

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
 use super::super::keys::{Keys, claim_id, claim_text};
@@ -41,7 +42,8 @@ impl Run {
     }
 
     fn on(mut self, keys: &Keys, name: &Name, args: impl IntoIterator<Item = String>) -> Self {
-        self.keys.push(keys.line(name));
+        let [line, waiters, _] = keys.of(name);
+        self.keys.extend([line, waiters]);
         self.args.extend(args);
         self
     }
@@ -108,10 +110,15 @@ impl Run {
             .next()
             .ok_or(Trouble::Strange("nothing".to_owned()))?
             .text()?;
-        if mark != self.mark || replies.len() != self.keys.len() {
+        if mark != self.mark || replies.len() * 2 != self.keys.len() {
             return Err(Trouble::Strange("the answer to another call".to_owned()));
         }
-        replies.map(Reply::list).collect()
+        // A name that could not be done says so in the place of its words.
+        let words = |reply| match reply {
+            refused @ Reply::Refused(_) => Ok(vec![refused]),
+            reply => reply.list(),
+        };
+        replies.map(words).collect()
     }
 }
 
@@ -153,7 +160,7 @@ pub(super) fn vote(answer: &[Reply]) -> Result<Vote, Trouble> {
     };
     let time = |at: usize| Ok::<_, Trouble>(Duration::from_micros(word(at)?.number()?));
     Ok(match word(0)?.text()?.as_str() {
-        "ok" => Vote::Yes(Fence::new(word(1)?.number()?)),
+        "ok" => Vote::Yes(fence(word(1)?.number()?)?),
         "busy" => Vote::Busy {
             left: time(1)?,
             settled: word(2)?.number::<u8>()? == 1,
@@ -198,5 +205,7 @@ pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
             who: who.text()?,
         })
     };
-    answer.into_iter().skip(1).map(one).collect()
+    let mut words = answer.into_iter();
+    let _ = words.next().unwrap_or(Reply::Nil).ok()?;
+    words.map(one).collect()
 }

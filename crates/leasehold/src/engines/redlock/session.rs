@@ -67,10 +67,12 @@ impl RedlockSession {
                     entry.hinted.notify_one();
                 }
             }
-            // Being told too early does no harm. The other nodes hear it from whoever evicts, or it ends with its lease.
             News::Ended(why) if entry.fence().is_some() => {
-                self.forget(id);
-                self.inbox.deliver(Event::Ended(id, why));
+                if entry.evictions.fetch_add(1, Ordering::AcqRel) == 0
+                    && let Some(session) = self.this.upgrade()
+                {
+                    super::evicted::look(session, entry, why);
+                }
             }
             News::Ended(_) => {}
         }
@@ -80,7 +82,7 @@ impl RedlockSession {
         self.mine.lock().get(&id).cloned()
     }
 
-    fn forget(&self, id: ClaimId) {
+    pub(super) fn forget(&self, id: ClaimId) {
         if let Some(entry) = self.mine.lock().remove(&id) {
             entry.end();
         }
@@ -231,6 +233,7 @@ impl Session for RedlockSession {
             talk: tokio::sync::Mutex::default(),
             hints: AtomicU32::new(0),
             hinted: Notify::new(),
+            evictions: AtomicU32::new(0),
         });
         let _ = self.mine.lock().insert(claim.id, entry.clone());
         let standing = self.try_for(&entry).await?;

@@ -84,7 +84,8 @@ local function fair_heard()
   local ends, since = fair_wait(owner)
   ends = math.max(ends or 0, now + lease * 1000)
   redis.call('HSET', ours, '?' .. owner, int(ends) .. ' ' .. int(since or now), '@' .. owner, ARGV[6])
-  keep(ends)
+  -- For as long as Redisson would wait for it: later clients must know that it was ours.
+  keep(math.max(ends, tonumber(redis.call('ZSCORE', KEYS[5], owner) or 0) * 1000))
 end
 
 kinds.fair = {

@@ -39,7 +39,8 @@ local function last()
 end
 
 -- A plain semaphore has no owners but those in our hash: whoever comes next gives their permits back.
-local GRACE = ARGV[1] == 'semaphore' and 30 * 86400 * 1000000 or 0
+-- Of other kinds our hash outlives the keys of Redisson's that it speaks of, also when the server is slow.
+local GRACE = ARGV[1] == 'semaphore' and 30 * 86400 * 1000000 or 5 * 1000000
 
 -- Keeps our hash for as long as it says something.
 local function keep(ends)

@@ -17,8 +17,9 @@ local function end_expired()
   if redis.call('EXISTS', ours) == 1 then sweep() end
 end
 
+-- One millisecond more: the clock has begun the one that it shows.
 local function add_permits(count)
-  for _, id in ipairs(permits(owner, count)) do redis.call('ZADD', KEYS[4], int(millis + lease), id) end
+  for _, id in ipairs(permits(owner, count)) do redis.call('ZADD', KEYS[4], int(millis + lease + 1), id) end
 end
 
 local function drop_permits(id, place)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
 use super::kind::Kind;
@@ -49,7 +50,8 @@ impl Run {
     fn of(kind: Kind, what: &'static str, claim: &Claim, owner: &str) -> Self {
         let mut run = Self::new(kind, what, &claim.name);
         run.owner = owner.to_owned();
-        run.lease = claim.lease.as_millis().clamp(1, LONGEST);
+        // Rounded up: the server keeps a claim no shorter than its session believes.
+        run.lease = claim.lease.as_micros().div_ceil(1_000).clamp(1, LONGEST);
         run
     }
 
@@ -134,7 +136,7 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
     let first = next()?.text()?;
     Ok(match first.as_str() {
         "held" => {
-            let fence = Fence::new(next()?.number()?);
+            let fence = fence(next()?.number()?)?;
             // Nobody can tell who waits for it in another process: somebody may.
             Said::Held(Held {
                 fence,

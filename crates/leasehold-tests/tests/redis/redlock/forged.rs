@@ -1,0 +1,59 @@
+//! Messages of a user who may read keys and publish on every node.
+
+use std::time::Duration;
+
+use leasehold::conformance::fresh_name;
+use leasehold::{Options, State};
+use leasehold_testkit::poll::eventually;
+use leasehold_testkit::servers::redis::Redis;
+use leasehold_testkit::servers::redlock::Nodes;
+
+const LEASE: Duration = Duration::from_millis(1_500);
+
+/// Tells the holder of a name that it was evicted.
+fn forge(node: &Redis, name: &str) {
+    let key = node.cli(&format!("--raw KEYS lh:rl:{{??}}:{name}"));
+    let holder = node.cli_args(&["--raw", "HMGET", key.trim(), "i", "s"]);
+    let [id, session] = <[&str; 2]>::try_from(holder.lines().collect::<Vec<_>>())
+        .expect("the holder and its session");
+    let channel = format!("lh:rl:!{}", session.split('.').next().expect("a process"));
+    let message = format!("E {id} {session} mallory because");
+    let spy = [
+        "--no-auth-warning",
+        "--user",
+        "spy",
+        "--pass",
+        "x",
+        "PUBLISH",
+        &channel,
+        &message,
+    ];
+    assert_eq!(node.cli_args(&spy).lines().last(), Some("1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
+    let nodes = Nodes::start(3);
+    for node in &nodes.nodes {
+        let rule = "ACL SETUSER spy on >x resetchannels &lh:* ~lh:* +@read +publish -@write";
+        assert_eq!(node.cli(rule).trim(), "OK");
+    }
+    let connected = Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let (client, name) = (connected.expect("connected"), fresh_name());
+    let guard = client.mutex(&name).lock().await.expect("free");
+    nodes.nodes.iter().for_each(|node| forge(node, &name));
+    for _ in 0..3 {
+        let before = guard.deadline();
+        eventually("it is renewed", async || match guard.deadline() > before {
+            true => Ok(()),
+            false => Err(format!("{:?}", guard.state())),
+        })
+        .await;
+    }
+    assert_eq!(guard.state(), State::Valid);
+    let evicted = client.evict(&name, None, "a test").await;
+    assert_eq!(evicted.expect("allowed"), 1);
+    let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
+    let why = lost.expect("told, not found out").to_string();
+    assert!(why.contains("a test"), "{why}");
+}
