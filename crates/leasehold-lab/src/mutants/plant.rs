@@ -14,9 +14,9 @@ const MARK: &str = "PLANTED";
 
 /// Where the script of the Redis engine is loaded.
 const SCRIPT: (&str, &str, &str) = (
-    "engines/redis/script.rs",
-    ".arg(TEXT)",
-    ".arg(crate::planted::script(TEXT))",
+    "engines/redis/client/connection.rs",
+    ".arg(script)",
+    ".arg(crate::planted::script(script))",
 );
 
 /// Plants all bugs in the copy of `crates/leasehold/src`.

@@ -89,6 +89,27 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis contract::standalone::exclusion::tasks_of_two_clients_count_exactly",
     ),
     mutant(
+        "redis: a slot on its way is asked for where it was only",
+        "engines/redis/servers.rs",
+        "if code == \"ASK\" =>",
+        "if code == \"ASK\" && !PLANTED =>",
+        "test redis migration::a_slot_that_stays_on_its_way_keeps_its_locks_and_gives_new_ones",
+    ),
+    mutant(
+        "redis: a claim on a cut connection is not repeated",
+        "engines/redis/servers.rs",
+        "let again = cut && ",
+        "let again = !PLANTED && cut && ",
+        "test redis peer::a_claim_whose_connection_was_cut_is_asked_for_again",
+    ),
+    mutant(
+        "redis: an idle connection is never asked",
+        "engines/redis/client/keeper.rs",
+        "clock.now() - asked < micros(patience * IDLE)",
+        "(PLANTED || clock.now() - asked < micros(patience * IDLE))",
+        "test redis peer::an_idle_connection_is_asked_and_one_that_was_cut_is_made_again",
+    ),
+    mutant(
         "redis: a hand-over tells nobody",
         "engines/redis/line.lua",
         "if claim.id ~= asker then tell(line, claim, 'G'",

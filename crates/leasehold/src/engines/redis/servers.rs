@@ -127,7 +127,11 @@ impl Servers {
             let again = cut && !std::mem::replace(&mut repeated, true);
             let elsewhere = async || Box::pin(self.elsewhere(&server, bucket, &trouble)).await;
             if !again && (left.is_zero() || !elsewhere().await) {
-                return Err(trouble);
+                // What was asked first may have happened, whatever became of the repetition.
+                return Err(match repeated {
+                    true => Trouble::Cut(trouble.to_string()),
+                    false => trouble,
+                });
             }
             tokio::time::sleep(PAUSE).await;
             left = left.saturating_sub(PAUSE);

@@ -142,7 +142,7 @@ impl Keeper {
         let patience = self.common.config.patience;
         let subscribed = live.conn.subscribe(&mut live.driver, more);
         let done = tokio::time::timeout(patience, subscribed).await;
-        done.unwrap_or_else(|_| Err(Trouble::Silent))?;
+        done.unwrap_or(Err(Trouble::Silent))?;
         live.listens = now;
         self.missed();
         Ok(())
