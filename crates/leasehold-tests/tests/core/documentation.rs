@@ -20,8 +20,8 @@ const URLS: &[&str] = &[
     "redis+sentinel://localhost/main",
     "redis://localhost?replicas=1",
     "redlock://h1,h2,h3",
-    "postgres://localhost/db",
-    "mysql://localhost/db",
+    "postgres://app@localhost/db",
+    "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
 ];

@@ -355,12 +355,15 @@ pub async fn lock_within_races_the_grant(s: &Subject) {
         };
         let (taken, released) = tokio::join!(wait, release);
         assert_eq!(released.expect("released"), crate::Released::Released, "P8");
-        match taken.expect("waited") {
-            Some(guard) => {
+        match taken {
+            Ok(Some(guard)) => {
                 got += 1;
                 drop(guard);
             }
-            None => gave_up += 1,
+            Ok(None) => gave_up += 1,
+            // P12: the engine had not answered when the time was over, so it is not known to be busy.
+            Err(error) if error.kind() == crate::ErrorKind::TimedOut => gave_up += 1,
+            Err(error) => panic!("P12: {error}"),
         }
         nothing_left(s, &b, &name).await;
     }

@@ -85,8 +85,11 @@ impl Keeper {
         let sent = self.clock.now();
         match within(patience(&claim), self.session.claim(&claim)).await {
             Some(Ok(Standing::Held(held))) if grant.is(&held) => {
-                if let Some(entry) = self.table.lock().get_mut(&claim.id) {
-                    // An event may have come meanwhile: it stands until a heartbeat says otherwise.
+                // A fixed lease counts from the grant. An event may have come meanwhile: it stands until a heartbeat
+                // says otherwise.
+                if let Some(entry) = self.table.lock().get_mut(&claim.id)
+                    && entry.renews()
+                {
                     entry.heard(sent, true);
                 }
                 if held.wanted {
