@@ -118,6 +118,12 @@ local function unfold(line, text, asker)
   keep_until(line, expiry)
 end
 
+-- Whether a try, which joins no line, finds no room beside a claim that is alone.
+local function is_busy(taken, capacity)
+  local _, _, weight, of = struct.unpack(ASK, ARGV[3])
+  return of == capacity and weight > 0 and weight <= of and taken + weight > of
+end
+
 -- What a string can answer as it is; otherwise it has become something else.
 local function alone(line, text, asker, used)
   local since, deadline, fence, begin = opened(text)
@@ -129,6 +135,9 @@ local function alone(line, text, asker, used)
   if deadline <= now then
     put_away(line, fence + BLOCK - 1)
     if id ~= asker then tell(line, { id = id, session = session }, 'X') end
+  elseif what == 'claim' and not waits and id ~= asker and is_busy(weight, capacity) then
+    tell(line, { id = id, session = session }, 'W')
+    return { 'busy' }
   elseif what == 'claim' or what == 'evict' then
     unfold(line, text, asker)
   elseif id == asker and what == 'release' then
