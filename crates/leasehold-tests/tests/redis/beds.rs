@@ -49,7 +49,7 @@ pub(crate) fn redlock() -> Bed {
     let nodes = NODES.get_or_init(|| Nodes::start(3));
     let ports: Vec<_> = nodes.nodes.iter().map(|node| node.port).collect();
     let mut bed = Bed::new(LOCKER, &ports, redlock::url);
-    // A node has an eighth of the lease to answer.
+    // A majority has a quarter of the lease to answer.
     bed.lease = Duration::from_millis(2_500);
     bed.endless = Box::new(|| {
         let nodes = nodes.nodes.iter();

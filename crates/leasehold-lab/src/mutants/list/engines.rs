@@ -271,6 +271,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis redlock::hazards::what_is_no_majority_is_given_back",
     ),
     mutant(
+        "redlock: an outage between the two phases is told as busy",
+        "engines/redlock/attempt.rs",
+        "false if count(&said, told) >= self.majority() => Ok(None),",
+        "false if PLANTED || count(&said, told) >= self.majority() => Ok(None),",
+        "test redis lost_answers::on_all_nodes_of_redlock",
+    ),
+    mutant(
+        "redlock: what no node was told is given back all the same",
+        "engines/redlock/nodes.rs",
+        "match said.iter().all(is_unsent) {",
+        "match !PLANTED && said.iter().all(is_unsent) {",
+        "test redis overload::on_all_nodes_of_redlock",
+    ),
+    mutant(
         "sql: the digest of a name has 32 bits",
         "engines/sql/rows.rs",
         "key.copy_from_slice(&digest[..16]);",

@@ -13,7 +13,7 @@ use super::nodes::{Nodes, count, count_noes};
 use super::script::{Asker, Run, Vote};
 use crate::claim::Claim;
 use crate::engine::Held;
-use crate::error::{Result, Step};
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::{FENCE_BLOCK, Fence};
 
 /// What came of a try.
@@ -41,20 +41,22 @@ impl Nodes {
             count(said, yes) >= self.majority() || (told && self.hopeless(count_noes(said, yes)))
         });
         let votes = votes.await;
-        if count(&votes, yes) >= self.majority()
-            && let Some(held) = self.confirm(claim, &votes).await
-        {
+        let tried = match count(&votes, yes) >= self.majority() {
+            true => self.confirm(claim, &votes).await,
+            false if count(&votes, voting) >= self.majority() => Ok(None),
+            false => Err(self.no_vote(&votes)),
+        };
+        if let Ok(Some(held)) = tried {
             return Ok(Attempt::Held(held));
         }
         self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])
             .await;
-        match count(&votes, voting) >= self.majority() {
-            true => Ok(Attempt::Busy(again(claim, &votes))),
-            false => Err(self.no_vote(&votes)),
-        }
+        tried.map(|_| Attempt::Busy(again(claim, &votes)))
     }
 
-    async fn confirm(&self, claim: &Claim, votes: &Said<Vote>) -> Option<Held> {
+    /// None if a majority answers and the claim is gone from some of it. An outage is an error: it says nothing of other
+    /// holders, and what the nodes gave before it they may still have.
+    async fn confirm(&self, claim: &Claim, votes: &Said<Vote>) -> Result<Option<Held>> {
         let fences: Vec<_> = votes
             .iter()
             .map(|said| match said {
@@ -62,24 +64,34 @@ impl Nodes {
                 _ => None,
             })
             .collect();
-        let fence: Fence = fences.iter().flatten().max().copied()?;
+        let Some(fence) = fences.iter().flatten().max().copied() else {
+            return Ok(None);
+        };
         let held = |vote: &Vote| matches!(vote, Vote::Held { .. });
+        let told = |vote: &Vote| matches!(vote, Vote::Held { .. } | Vote::Gone);
         let run = Run::confirm(self.config.keys(), claim, fence);
         let said = self.votes(run, self.config.patience(claim.lease), |said| {
             let said = counted(said, &fences);
-            let noes = fences.len() - said.len() + count_noes(&said, held);
-            count(&said, held) >= self.majority() || self.hopeless(noes)
+            let others = fences.len() - said.len();
+            let known = count(&said, told) >= self.majority()
+                || self.hopeless(others + count_noes(&said, told));
+            let lost = self.hopeless(others + count_noes(&said, held));
+            count(&said, held) >= self.majority() || (known && lost)
         });
         let said = counted(&said.await, &fences);
         let wanted = count(&said, |vote| *vote == Vote::Held { wanted: true }) > 0;
-        (count(&said, held) >= self.majority()).then_some(Held {
-            fence,
-            block: FENCE_BLOCK,
-            wanted,
-        })
+        match count(&said, held) >= self.majority() {
+            true => Ok(Some(Held {
+                fence,
+                block: FENCE_BLOCK,
+                wanted,
+            })),
+            false if count(&said, told) >= self.majority() => Ok(None),
+            false => Err(self.short(&said, Step::Claim).perhaps()),
+        }
     }
 
-    fn no_vote(&self, votes: &Said<Vote>) -> crate::error::Error {
+    fn no_vote(&self, votes: &Said<Vote>) -> Error {
         let left = votes
             .iter()
             .flatten()
@@ -93,9 +105,8 @@ impl Nodes {
             Some(left) => {
                 let what =
                     format!("too few nodes vote: some began not long ago, and do within {left:?}");
-                crate::error::Error::new(crate::error::ErrorKind::Unavailable, Step::Claim, what)
-                    .on("redlock")
-                    .perhaps()
+                let error = Error::new(ErrorKind::Unavailable, Step::Claim, what);
+                error.on("redlock").perhaps()
             }
         }
     }

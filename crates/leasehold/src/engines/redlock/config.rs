@@ -70,9 +70,9 @@ impl Config {
         &self.redis.keys
     }
 
-    /// How long one node may take for an answer about a claim: far less than its lease, or there is nothing left of it.
+    /// How long a majority may take for an answer about a claim. A try asks twice, and half of the lease is left after it.
     pub(super) fn patience(&self, lease: Duration) -> Duration {
-        self.redis.patience.min(lease / 8)
+        self.redis.patience.min(lease / 4)
     }
 
     /// How long one node may take when no lease is running.
@@ -117,7 +117,7 @@ mod tests {
         );
         assert_eq!(
             three.patience(Duration::from_millis(80)),
-            Duration::from_millis(10)
+            Duration::from_millis(20)
         );
     }
 

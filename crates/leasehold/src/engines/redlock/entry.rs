@@ -25,6 +25,18 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    pub(super) fn new(claim: &Claim) -> Self {
+        Self {
+            claim: claim.clone(),
+            fence: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            talk: tokio::sync::Mutex::default(),
+            hints: AtomicU32::new(0),
+            hinted: Notify::new(),
+            evictions: AtomicU32::new(0),
+        }
+    }
+
     pub(super) fn fence(&self) -> Option<Fence> {
         Some(self.fence.load(Ordering::Acquire))
             .filter(|fence| *fence > 0)

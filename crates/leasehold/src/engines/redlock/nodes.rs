@@ -116,17 +116,28 @@ impl Nodes {
             .iter()
             .filter_map(|said| said.as_ref()?.as_ref().err())
             .collect();
-        if let Some(why) = troubles.iter().find(|trouble| trouble.is_final()) {
-            return (*why).clone().at(step).on("redlock").perhaps();
+        let error = match troubles.iter().find(|trouble| trouble.is_final()) {
+            Some(why) => (*why).clone().at(step),
+            None => {
+                let (kind, why) = match troubles.first() {
+                    Some(why) => (ErrorKind::Unavailable, why.to_string()),
+                    None => (ErrorKind::TimedOut, "the others are silent".to_owned()),
+                };
+                let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
+                Error::new(kind, step, what)
+            }
+        };
+        match said.iter().all(is_unsent) {
+            true => error.on("redlock"),
+            false => error.on("redlock").perhaps(),
         }
-        let why = troubles
-            .first()
-            .map_or("the others are silent".to_owned(), |why| why.to_string());
-        let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
-        Error::new(ErrorKind::Unavailable, step, what)
-            .on("redlock")
-            .perhaps()
     }
+}
+
+/// Whether the node was surely not told.
+fn is_unsent<T>(said: &Option<Result<T, Trouble>>) -> bool {
+    use Trouble::{Config, Denied, Down, Unfit};
+    matches!(said, Some(Err(Down(_) | Denied(_) | Config(_) | Unfit(_))))
 }
 
 /// What each node said of the claim at this place.

@@ -1,12 +1,11 @@
 //! One client's life among the nodes. Nothing of it is there but its claims.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::super::keys::session_text;
@@ -196,6 +195,24 @@ impl RedlockSession {
     }
 }
 
+/// A claim that was asked for the first time. It is forgotten unless it came to hold or to wait, also when the call is
+/// dropped.
+struct Tried<'a>(Option<(&'a RedlockSession, ClaimId)>);
+
+impl Tried<'_> {
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Tried<'_> {
+    fn drop(&mut self) {
+        if let Some((session, id)) = self.0.take() {
+            session.forget(id);
+        }
+    }
+}
+
 fn no_majority() -> Error {
     let error = Error::new(
         ErrorKind::Unavailable,
@@ -226,19 +243,13 @@ impl Session for RedlockSession {
             let standing = told.into_inner().unwrap_or_else(PoisonError::into_inner);
             return standing.ok_or_else(no_majority);
         }
-        let entry = Arc::new(Entry {
-            claim: claim.clone(),
-            fence: AtomicU64::new(0),
-            over: AtomicBool::new(false),
-            talk: tokio::sync::Mutex::default(),
-            hints: AtomicU32::new(0),
-            hinted: Notify::new(),
-            evictions: AtomicU32::new(0),
-        });
+        let entry = Arc::new(Entry::new(claim));
         let _ = self.mine.lock().insert(claim.id, entry.clone());
+        let tried = Tried(Some((self, claim.id)));
         let standing = self.try_for(&entry).await?;
         match standing {
             Standing::Waiting { look_again, .. } => {
+                tried.stays();
                 super::wait::start(self.this.clone(), entry, look_again);
                 // The waiting is done here; a heartbeat only has to say that somebody still wants it.
                 Ok(Standing::Waiting {
@@ -246,11 +257,11 @@ impl Session for RedlockSession {
                     look_again: claim.lease,
                 })
             }
-            Standing::Held(_) => Ok(standing),
-            _ => {
-                self.forget(claim.id);
+            Standing::Held(_) => {
+                tried.stays();
                 Ok(standing)
             }
+            _ => Ok(standing),
         }
     }
 
@@ -304,7 +315,8 @@ impl Session for RedlockSession {
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
-        let entry = self.entry(claim.id);
+        // Whatever comes of it: a release that fails is asked for by the claim alone, and not after its lease.
+        let entry = self.mine.lock().remove(&claim.id);
         if let Some(entry) = &entry {
             entry.end();
             drop(entry.talk.lock().await);
@@ -330,7 +342,6 @@ impl Session for RedlockSession {
         if count(&said, |_| true) < self.nodes.majority() {
             return Err(self.nodes.short(&said, Step::Release));
         }
-        self.forget(claim.id);
         Ok(if count(&said, released) >= need {
             Release::Released
         } else {
