@@ -150,10 +150,10 @@ impl Op {
         wire: &mut Wire,
         again: bool,
     ) -> Result<Answer, Trouble> {
-        let tables = &world.tables;
         match self {
             Self::Open(session, who) => {
-                let _ = wire.run(&open(tables, *session, who, &world.now())).await?;
+                let (open, values) = world.quick.open(*session, who, world.bound_now());
+                let _ = wire.quick(open, &values).await?;
                 Ok(Answer::Done)
             }
             Self::Claim(claim, owner) => {
@@ -389,18 +389,6 @@ impl Tables {
             self.dialect.id(session.as_u128())
         )
     }
-}
-
-fn open(tables: &Tables, session: SessionId, who: &Identity, now: &str) -> String {
-    let d = tables.dialect;
-    let id = d.id(session.as_u128());
-    format!(
-        "DELETE FROM {table} WHERE id = {id}; INSERT INTO {table} (id, host, pid, command, seen) VALUES ({id}, {}, {}, {}, {now})",
-        d.bytes(post::cut(&who.host, 255).as_bytes()),
-        who.pid,
-        d.bytes(post::cut(&who.command, 1024).as_bytes()),
-        table = tables.session
-    )
 }
 
 /// The text of a cell of hexadecimal digits.

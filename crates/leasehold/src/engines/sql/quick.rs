@@ -9,11 +9,13 @@
 use sha2::{Digest, Sha256};
 
 use super::dialect::Dialect;
+use super::post;
 use super::rows::{Key, NOBODY};
 use super::tables::Tables;
 use crate::claim::{Claim, ClaimId, SessionId};
 use crate::clock::micros;
 use crate::fence::FENCE_BLOCK;
+use crate::identity::Identity;
 use crate::line::Moment;
 
 /// Above this the careful way looks whether fences are left.
@@ -47,6 +49,7 @@ pub(super) struct Statement {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Quick {
+    open: Statement,
     insert: Statement,
     take: Statement,
     release: Statement,
@@ -57,6 +60,7 @@ impl Quick {
     /// For these tables. `now` is how the database is asked for the time, unless the time is bound as well.
     pub(super) fn new(tables: &Tables, now: Option<&str>) -> Self {
         Self {
+            open: Statement::new(tables, &open(tables, now.unwrap_or("#5"))),
             insert: Statement::new(
                 tables,
                 &insert(tables, now.unwrap_or("#8"), now.unwrap_or("#9")),
@@ -68,6 +72,23 @@ impl Quick {
             release: Statement::new(tables, &release(tables, now.unwrap_or("#4"))),
             see: Statement::new(tables, &see(tables)),
         }
+    }
+
+    /// Takes note of a session; one that is noted stays as it is.
+    pub(super) fn open(
+        &self,
+        session: SessionId,
+        who: &Identity,
+        at: Option<Moment>,
+    ) -> (&Statement, Vec<Value>) {
+        let mut values = vec![
+            Value::Bytes(session.as_u128().to_be_bytes().into()),
+            Value::Bytes(post::cut(&who.host, 255).as_bytes().into()),
+            Value::Number(who.pid.into()),
+            Value::Bytes(post::cut(&who.command, 1024).as_bytes().into()),
+        ];
+        values.extend(at.map(|at| Value::Number(at.now)));
+        (&self.open, values)
     }
 
     /// Takes an idle line, or a new one unless it is `known` to have a row; answers with the fence, or with nothing
@@ -142,6 +163,19 @@ impl Statement {
             places,
         }
     }
+}
+
+fn open(tables: &Tables, now: &str) -> String {
+    let noted = match tables.dialect {
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => "ON DUPLICATE KEY UPDATE seen = seen",
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        _ => "ON CONFLICT (id) DO NOTHING",
+    };
+    format!(
+        "INSERT INTO {} (id, host, pid, command, seen) VALUES (#1, #2, #3, #4, {now}) {noted}",
+        tables.session
+    )
 }
 
 fn take(tables: &Tables, now: &str, floor: &str) -> String {
