@@ -8,7 +8,7 @@ const SEEDS: u64 = 10_000;
 #[test]
 fn every_promise_is_kept() {
     let sum = explore_all(0, SEEDS, false).unwrap();
-    for (family, seeds) in &sum.broken {
+    if let Some((family, seeds)) = sum.broken.iter().next() {
         match shrink::shrink(seeds[0]).unwrap() {
             Some(short) => panic!("{family}\n{short}"),
             None => panic!("{family}: seed {} broke it once, and not again", seeds[0]),

@@ -10,6 +10,9 @@ use leasehold::{Client, Options, Result};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 
+/// The URL of an engine whose servers are reached at these ports.
+pub(crate) type UrlAt = dyn Fn(&[u16]) -> String + Send + Sync;
+
 /// One deployment of one engine, with what the shared tests ask of it.
 pub struct Bed {
     /// The program of the test crate that locks on command.
@@ -17,7 +20,7 @@ pub struct Bed {
     /// Where its servers listen; none without a network.
     pub ports: Vec<u16>,
     /// Its URL, by its own ports or by those of proxies before them.
-    pub url: Box<dyn Fn(&[u16]) -> String + Send + Sync>,
+    pub url: Box<UrlAt>,
     /// A lease that the engine keeps exactly, and that a busy machine renews in time.
     pub lease: Duration,
     /// How far apart calls around the end of a lease are; a fortieth of what is looked at.

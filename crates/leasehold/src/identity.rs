@@ -116,7 +116,7 @@ fn cut(mut text: String, most: usize) -> String {
 fn is_option_of_secret(word: &str) -> bool {
     let named = |name: &&str| word.to_lowercase().contains(*name);
     let option = word.starts_with('-') && !word.contains(['=', ' ']);
-    option && (matches!(word, "-u" | "--user") || SECRETS.iter().any(|name| named(&name)))
+    option && (matches!(word, "-u" | "--user") || SECRETS.iter().any(named))
 }
 
 /// A word without its logins, and without what follows the name of a secret.

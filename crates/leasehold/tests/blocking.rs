@@ -146,6 +146,7 @@ async fn where_blocking_is_allowed_it_works() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the call is made inside a task")]
 async fn inside_a_runtime_it_is_refused_not_a_panic() {
     let inside = tokio::spawn(async { connect("memory:").map(drop) });
     let error = inside.await.expect("no panic").unwrap_err();

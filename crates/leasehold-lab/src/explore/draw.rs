@@ -55,7 +55,7 @@ pub fn draw(seed: u64) -> Program {
         world,
         random,
     };
-    let mut tasks = (0..swarm.random.within(2, 6))
+    let mut tasks: Vec<_> = (0..swarm.random.within(2, 6))
         .map(|_| swarm.task())
         .collect();
     swarm.meetings(&mut tasks);
@@ -121,7 +121,7 @@ impl Swarm {
     }
 
     /// Lets tasks meet: many rests end when another task begins a step.
-    fn meetings(&mut self, tasks: &mut Vec<Task>) {
+    fn meetings(&mut self, tasks: &mut [Task]) {
         let lengths: Vec<_> = tasks.iter().map(|task| task.steps.len() as u64).collect();
         let random = &mut self.random;
         let steps = tasks.iter_mut().flat_map(|task| &mut task.steps);

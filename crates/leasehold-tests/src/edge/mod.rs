@@ -65,7 +65,7 @@ pub async fn passes_on(bed: &Bed, engine: impl Engine, ending: Ending) {
         tried += played.len();
         wrong.extend(played.into_iter().filter_map(Result::err));
     }
-    wrong.extend((bed.endless)().into_iter().map(|key| format!("{key}")));
+    wrong.extend((bed.endless)());
     let most: Vec<_> = wrong
         .iter()
         .take(20)

@@ -137,7 +137,10 @@ impl Cut {
         self.proxy.after(way, messages, Fate::Reset);
         let heard = std::sync::Mutex::new(Vec::new());
         let hear = |_: &Claim, standing| heard.lock().expect("no panic").push(standing);
-        let _ = self.session.heartbeat(&[ours.clone()], &hear).await;
+        let _ = self
+            .session
+            .heartbeat(std::slice::from_ref(&ours), &hear)
+            .await;
         self.proxy.set_both(Fate::Pass);
         let heard = heard.into_inner().expect("no panic");
         assert!(

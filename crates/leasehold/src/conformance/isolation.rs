@@ -21,10 +21,11 @@ use crate::guard::{Guard, Released};
 #[derive(Clone)]
 pub struct Spoil {
     spoil: Arc<dyn Fn(&str) -> Undo + Send + Sync>,
-    spares: Arc<dyn Fn(&str, &str) -> bool + Send + Sync>,
+    spares: Arc<Spares>,
 }
 
 type Undo = Box<dyn Any + Send>;
+type Spares = dyn Fn(&str, &str) -> bool + Send + Sync;
 
 impl Spoil {
     /// The function gets a name that is held, and makes it unusable until its answer is dropped.
