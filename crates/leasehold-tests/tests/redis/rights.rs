@@ -41,7 +41,7 @@ async fn a_wrong_password_is_denied_at_once_and_not_repeated() {
 
 const OWN: &str = include_str!("../../../leasehold/src/engines/redis/docs.md");
 const REDISSON: &str = include_str!("../../../leasehold/src/engines/redis/redisson/docs.md");
-const REDLOCK: &str = include_str!("../../../leasehold/src/engines/redlock/docs.md");
+const REDLOCK: &str = include_str!("../../../leasehold/src/engines/redis/redlock/docs.md");
 
 /// Gives the user `leasehold` the rights that a `docs.md` gives, and no others.
 fn give_rights(server: &Redis, docs: &str) {

@@ -18,7 +18,7 @@ const REDISSON: &str = concat!(
     include_str!("../../../../leasehold/src/engines/redis/redisson/permits.lua"),
     include_str!("../../../../leasehold/src/engines/redis/redisson/tail.lua"),
 );
-const NODE: &str = include_str!("../../../../leasehold/src/engines/redlock/node.lua");
+const NODE: &str = include_str!("../../../../leasehold/src/engines/redis/redlock/node.lua");
 
 const START: u64 = 1_800_000_000_000_000;
 const OWNERS: u64 = 4;

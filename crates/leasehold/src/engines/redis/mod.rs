@@ -10,17 +10,14 @@ mod keys;
 mod mailbox;
 mod pushed;
 mod redisson;
+#[cfg(feature = "redlock")]
+pub(crate) mod redlock;
 mod scan;
 mod script;
 mod servers;
 mod session;
 mod trace;
 mod view;
-
-/// In a folder of its own beside this one; below it here because it is made of these connections.
-#[cfg(feature = "redlock")]
-#[path = "../redlock/mod.rs"]
-pub(crate) mod redlock;
 
 use std::sync::Arc;
 
