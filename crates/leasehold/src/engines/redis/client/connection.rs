@@ -106,7 +106,8 @@ pub(super) struct Conn(Mux);
 pub(super) struct Greeting {
     /// How every call of the script begins.
     pub(super) script: Call,
-    /// What `INFO server` says.
+    /// What `INFO server` says: a Redlock node votes by when it began.
+    #[cfg(feature = "redlock")]
     pub(super) info: Arc<str>,
 }
 
@@ -185,8 +186,11 @@ impl Conn {
             replies.try_into().map_err(Trouble::strange)?;
         let script = Call::new("EVALSHA").arg(digest.text()?);
         fit::check(&[&server, &memory], &role, config.evicting)?;
-        let info = server.text().unwrap_or_default().into();
-        Ok(Greeting { script, info })
+        Ok(Greeting {
+            script,
+            #[cfg(feature = "redlock")]
+            info: server.text().unwrap_or_default().into(),
+        })
     }
 
     /// Listens to these channels from now on.
