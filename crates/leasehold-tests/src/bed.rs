@@ -78,8 +78,8 @@ impl Bed {
     /// # Panics
     /// If it cannot connect.
     pub(crate) async fn open(&self, engine: &Arc<dyn Engine>) -> Client {
-        // A process that is stopped inside a transaction keeps a database's row for 3 s.
-        let lease = self.lease.max(Duration::from_secs(5));
+        // Longer than a lock may take to pass on: a call that is slow is judged by that, and not by its own lease.
+        let lease = self.lease.max(Duration::from_secs(15));
         let opened = Options::new().lease(lease).open(engine.clone()).await;
         opened.expect("a session")
     }

@@ -18,6 +18,9 @@ use crate::bed::beat;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Leases of claims that wait here without a heartbeat.
 const LONG: Duration = Duration::from_secs(45);
+/// How soon a call that found the lock taken comes again, the first time and the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(128);
 /// Servers and tests read clocks one after the other.
 const EARLY: u64 = 20_000;
 
@@ -160,12 +163,13 @@ impl Name {
         match self.arrival {
             Arrival::Claim => self.lock(&cast.newcomer).await,
             Arrival::Try => {
+                let mut pause = FIRST_PAUSE;
                 while !self
                     .scene
                     .try_lock(&cast.newcomer, &self.name, |fence| self.granted(fence))
                     .await?
                 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    rest(&mut pause).await;
                 }
                 Ok(())
             }
@@ -191,6 +195,7 @@ impl Name {
 
     /// Says that the waiting claim is alive until it holds, and gives it back.
     async fn keep_asking(&self, cast: &Cast, claim: &Arc<Claim>) -> Result<()> {
+        let mut pause = FIRST_PAUSE;
         loop {
             match beat(&*cast.session, claim).await? {
                 Some(Standing::Held(held)) => {
@@ -198,7 +203,7 @@ impl Name {
                     return cast.session.release(claim, 1).await.map(|_| ());
                 }
                 Some(Standing::Waiting { .. }) | None => {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    rest(&mut pause).await;
                 }
                 other => panic!("{self}: a claim that waits is {other:?}"),
             }
@@ -217,6 +222,13 @@ impl Name {
             until - now
         );
     }
+}
+
+/// Before the next ask, and longer each time: hundreds that go on asking every millisecond keep a server busy for longer
+/// than it takes to pass all of their locks on.
+async fn rest(pause: &mut Duration) {
+    tokio::time::sleep(*pause).await;
+    *pause = (*pause * 2).min(LAST_PAUSE);
 }
 
 fn micros(time: SystemTime) -> u64 {

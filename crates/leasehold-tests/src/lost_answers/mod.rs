@@ -4,9 +4,12 @@
 mod operation;
 mod trial;
 
+use std::sync::Arc;
+
 use leasehold::engine::Query;
 use leasehold::{Client, Name};
 use leasehold_testkit::proxy::Way;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::operation::Operation;
@@ -15,6 +18,10 @@ use crate::Bed;
 
 /// More messages than an operation has, one way.
 const MESSAGES: u64 = 16;
+
+/// How many clients are there at a time. Each makes several connections when it begins, and all that begin together do so
+/// within the leases of the others: a machine of two processors is busy with thirty of them for longer than a lease.
+const AT_ONCE: usize = 10;
 
 /// Every operation of the engine, cut at each message: the first, the second, until there are no more.
 ///
@@ -25,12 +32,16 @@ pub async fn are_told(bed: &'static Bed) {
     let shared = direct.guarantees().shared;
     let operations = Operation::ALL.into_iter();
     let operations = operations.filter(|operation| shared || *operation != Operation::Downgrade);
+    let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut trials = JoinSet::new();
     for operation in operations {
         for way in [Way::ToServer, Way::ToClient] {
             for used in [true, false] {
-                let trials_of = each_message(bed, direct.clone(), operation, way, used);
-                let _ = trials.spawn(trials_of);
+                let (direct, room) = (direct.clone(), room.clone());
+                let _ = trials.spawn(async move {
+                    let _room = room.acquire_owned().await.expect("never closed");
+                    each_message(bed, direct, operation, way, used).await
+                });
             }
         }
     }

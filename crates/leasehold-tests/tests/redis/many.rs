@@ -272,3 +272,19 @@ async fn a_line_has_an_end() {
         .expect("it is there already");
     session.close().await.expect("closed");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_that_were_refused_are_not_kept() {
+    let server = Redis::start();
+    let (session, _told) = session(&server).await;
+    assert_eq!(server.cli("CONFIG SET maxmemory 1").trim(), "OK");
+    for at in 0..200 {
+        let refused = session.claim(&claim(&format!("name {at}"))).await;
+        let refused = refused.expect_err("no memory");
+        assert!(!refused.may_have_happened(), "{refused}");
+    }
+    let before = calls(&server, "evalsha");
+    session.close().await.expect("closed");
+    let spent = calls(&server, "evalsha") - before;
+    assert_eq!(spent, 0, "calls to give back what was never there");
+}

@@ -158,7 +158,7 @@ async fn mariadb_with_a_damaged_row() {
 }
 
 /// Fifty tasks that try every 100 ms while the server says nothing: none of that is done when it is back.
-async fn silence(url: &str, proxy: &Proxy, claims: impl Fn() -> String + Send) {
+async fn silence(url: &str, proxy: &Proxy, claims: impl Fn() -> String + Send + Sync) {
     let client = client(&format!("{url}?timeout=1")).await;
     let guard = client.mutex("warm").lock().await.expect("locked");
     let _ = guard.release().await.expect("released");

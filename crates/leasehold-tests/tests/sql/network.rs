@@ -6,16 +6,19 @@ use std::time::Duration;
 use super::lockers::{fence, locker};
 use leasehold::conformance::raw::heartbeat;
 use leasehold::engine::{
-    Claim, Clock, Engine, Identity, Inbox, Mode, Release, Session, Sql, Standing, Url,
+    Claim, Clock, Engine, Identity, Inbox, Mode, Query, Release, Session, Sql, Standing, Url,
 };
 use leasehold::{Name, Options};
+use leasehold_testkit::poll::eventually;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::certificates::certificates;
 use leasehold_testkit::servers::database::Setup;
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
+use sha2::{Digest, Sha256};
 
-const LEASE_MS: u32 = 2_000;
+/// Longer than a call takes that gives up one answer, and then one connection, after a second each.
+const LEASE_MS: u32 = 3_000;
 
 /// A holder whose connections fall silent one way is told in time, nothing of it hangs, the lock passes on after the
 /// lease, and once the network is back the process works again.
@@ -64,6 +67,53 @@ fn mariadb_behind_a_silent_network() {
     for way in [Way::ToServer, Way::ToClient] {
         falls_silent(&|port| server.url_by(port), server.port, way);
     }
+}
+
+/// A client falls silent at each message of a claim that joins a line, so also while its transaction has locked the row:
+/// the holder's release waits for less than two seconds.
+async fn silent_in_a_transaction(url: &dyn Fn(u16) -> String, port: u16) {
+    let direct = Options::new().connect(&url(port)).await.expect("connected");
+    let mut longest = Duration::ZERO;
+    for messages in 0..4 {
+        let (proxy, name) = (Proxy::before(port), format!("row:{messages}"));
+        let far = Options::new().connect(&url(proxy.port)).await;
+        let far = far.expect("connected").mutex(&name).strict();
+        let guard = direct.mutex(&name).lock().await.expect("locked");
+        let key = &Sha256::digest(name.as_bytes())[..16];
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let words = [key.to_vec(), hex.into_bytes()];
+        proxy.after_words(&words, Way::ToServer, messages, Fate::Hold);
+        let waits = tokio::spawn(async move { far.lock().await.map(drop) });
+        let query = Query::name(Name::new(&name).expect("a name"));
+        eventually("it is silent, or in line", async || {
+            let lines = direct.inspect(&query).await.expect("seen");
+            let in_line = lines.iter().any(|line| !line.waiters.is_empty());
+            (in_line || !proxy.is_armed())
+                .then_some(())
+                .ok_or(format!("{lines:?}"))
+        })
+        .await;
+        let clock = Clock::boot();
+        let before = clock.now();
+        let _ = guard.release().await.expect("released");
+        longest = longest.max(Duration::from_micros(clock.now() - before));
+        waits.abort();
+    }
+    println!("the row was locked for up to {longest:?}");
+    assert!(longest > Duration::from_millis(500), "it was never locked");
+    assert!(longest < Duration::from_secs(2), "locked for {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_with_a_client_silent_in_a_transaction() {
+    let server = Postgres::start();
+    silent_in_a_transaction(&|port| server.url_by(port), server.port).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_with_a_client_silent_in_a_transaction() {
+    let server = MariaDb::start();
+    silent_in_a_transaction(&|port| server.url_by(port), server.port).await;
 }
 
 /// A packet takes this long to the server; what is done in one round trip takes a little more, never twice as long.

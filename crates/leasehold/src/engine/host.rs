@@ -1,7 +1,6 @@
 //! A host with its port, as URLs and servers write it.
 
 use std::fmt;
-use std::net::IpAddr;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +39,7 @@ impl Host {
     /// like one may lead anywhere.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn is_this_machine(&self) -> bool {
-        let address = self.name.parse::<IpAddr>();
+        let address = self.name.parse::<std::net::IpAddr>();
         address.map_or(self.name == "localhost", |ip| ip.is_loopback())
     }
 }

@@ -7,12 +7,7 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(
-    feature = "redis",
-    feature = "zookeeper",
-    feature = "postgres",
-    feature = "mysql"
-))]
+#[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
 use super::Host;
 use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -110,12 +105,7 @@ impl Url {
     }
 
     /// The hosts taken apart, each with this port if it was given none.
-    #[cfg(any(
-        feature = "redis",
-        feature = "zookeeper",
-        feature = "postgres",
-        feature = "mysql"
-    ))]
+    #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts

@@ -110,6 +110,20 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis peer::an_idle_connection_is_asked_and_one_that_was_cut_is_made_again",
     ),
     mutant(
+        "redis: what lies in an old connection is done after all",
+        "engines/redis/client/connection.rs",
+        "is_some_and(|now| now.run == earlier.run)",
+        "is_some_and(|now| !PLANTED && now.run == earlier.run)",
+        "test redis peer::nothing_of_an_old_connection_is_done_after_a_new_one",
+    ),
+    mutant(
+        "redis: claims that were refused are kept",
+        "engines/redis/session.rs",
+        "if asked && !error.may_have_happened() {",
+        "if asked && !PLANTED && !error.may_have_happened() {",
+        "test redis many::claims_that_were_refused_are_not_kept",
+    ),
+    mutant(
         "redis: a hand-over tells nobody",
         "engines/redis/line.lua",
         "if claim.id ~= asker then tell(line, claim, 'G'",
@@ -124,6 +138,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis rule::the_script_and_the_line_agree",
     ),
     mutant(
+        "redis: a busy try beside a lone claim tells no wish",
+        "engines/redis/store.lua",
+        "    tell(line, { id = id, session = session }, 'W')\n",
+        "",
+        "test redis rule::the_script_and_the_line_agree",
+    ),
+    mutant(
         "redis: an expiry has no margin",
         "engines/redis/store.lua",
         "return math.min(need + math.max(need - now, MARGIN), TOP)",
@@ -135,7 +156,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/redis/line.lua",
         "local done, answer = pcall(operate, i)",
         "local done, answer = true, operate(i)",
-        "test redis isolation::a_key_of_another_program_costs_its_own_claim_only",
+        "test redis bad_keys::a_key_of_another_program_costs_its_own_claim_only",
     ),
     mutant(
         "redis: a pushed end is believed",

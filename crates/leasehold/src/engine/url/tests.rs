@@ -95,7 +95,9 @@ proptest! {
     #[test]
     fn any_text_is_taken(text in "(redis:|redlock:|zookeeper:|postgres:|mysql:)?\\PC{0,40}") {
         if let Ok(url) = Url::parse(&text) {
-            let _ = (url.to_string(), url.addresses(1));
+            let _ = url.to_string();
+            #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+            let _ = url.addresses(1);
         }
     }
 }

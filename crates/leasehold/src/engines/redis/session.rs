@@ -91,6 +91,16 @@ impl RedisSession {
         }
     }
 
+    /// A claim that surely is in no line needs no release.
+    fn refused(&self, id: ClaimId, error: Error) -> Error {
+        let mut mine = self.mine.lock();
+        let asked = mine.get(&id).is_some_and(|mine| mine.phase == Phase::Asked);
+        if asked && !error.may_have_happened() {
+            let _ = mine.remove(&id);
+        }
+        error
+    }
+
     /// Grants that are left after a release: one call of the script makes some hundred. A call that fails is made up for
     /// by the next heartbeat of any waiter.
     async fn go_on(&self, bucket: Bucket, claim: &Claim) {
@@ -127,7 +137,7 @@ impl Session for RedisSession {
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
         let (answer, alone) = answered
             .and_then(answer::claimed)
-            .map_err(|trouble| trouble.at(Step::Claim))?;
+            .map_err(|trouble| self.refused(claim.id, trouble.at(Step::Claim)))?;
         self.stands(claim.id, &answer, alone);
         answer
             .standing

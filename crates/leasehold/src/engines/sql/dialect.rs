@@ -128,7 +128,7 @@ impl Dialect {
             #[cfg(feature = "postgres")]
             Postgres => &[
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
-                "SET LOCAL idle_in_transaction_session_timeout = 3000",
+                "SET LOCAL idle_in_transaction_session_timeout = 1000",
                 "SET LOCAL lock_timeout = 4000",
             ],
             #[cfg(feature = "mysql")]
@@ -145,7 +145,7 @@ impl Dialect {
             #[cfg(feature = "postgres")]
             Postgres => &[
                 "BEGIN ISOLATION LEVEL READ COMMITTED",
-                "SET LOCAL idle_in_transaction_session_timeout = 3000",
+                "SET LOCAL idle_in_transaction_session_timeout = 1000",
                 "SET LOCAL lock_timeout = 500",
             ],
             #[cfg(feature = "mysql")]

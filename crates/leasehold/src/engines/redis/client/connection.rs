@@ -99,15 +99,27 @@ pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
 
 /// A connection. Its [`Driver`] must be polled for anything to happen.
 #[derive(Clone)]
-pub(super) struct Conn(Mux);
+pub(super) struct Conn {
+    mux: Mux,
+    /// What the server calls it.
+    id: Option<i64>,
+}
 
 /// What a server said of itself, and what it calls our script.
 #[derive(Debug, Clone)]
 pub(super) struct Greeting {
     /// How every call of the script begins.
     pub(super) script: Call,
-    /// What `INFO server` says.
+    /// What `INFO server` says: a Redlock node votes by when it began.
+    #[cfg(feature = "redlock")]
     pub(super) info: Arc<str>,
+}
+
+/// A connection as its server knows it: numbers count from the server's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known {
+    run: String,
+    id: i64,
 }
 
 /// The next address of a host is tried so long after the last.
@@ -164,9 +176,10 @@ impl Conn {
     ) -> Result<(Self, Driver), Trouble> {
         let stream = stream::open(endpoint, &target.address, target.tls.as_ref()).await?;
         let (mux, mut driver) = mux::over(stream, hear);
-        let conn = Self(mux);
+        let mut conn = Self { mux, id: None };
         for reply in conn.first(&mut driver, &hello(target)).await? {
-            let _ = reply.ok().map_err(Trouble::at_login)?;
+            let said = reply.ok().map_err(Trouble::at_login)?;
+            conn.id = conn.id.or(id_in(&said));
         }
         Ok((conn, driver))
     }
@@ -185,8 +198,42 @@ impl Conn {
             replies.try_into().map_err(Trouble::strange)?;
         let script = Call::new("EVALSHA").arg(digest.text()?);
         fit::check(&[&server, &memory], &role, config.evicting)?;
-        let info = server.text().unwrap_or_default().into();
-        Ok(Greeting { script, info })
+        Ok(Greeting {
+            script,
+            #[cfg(feature = "redlock")]
+            info: server.text().unwrap_or_default().into(),
+        })
+    }
+
+    /// How the server knows this connection.
+    pub(super) fn known(&self, greeting: &Greeting) -> Option<Known> {
+        let run = greeting
+            .info
+            .lines()
+            .find(|line| line.starts_with("run_id:"))?;
+        Some(Known {
+            run: run.to_owned(),
+            id: self.id?,
+        })
+    }
+
+    /// Ends an earlier connection for the server too, so that nothing that lies in it unread is done after what this
+    /// one asks: a claim would come after its release. A refusal for want of the right leaves it to chance.
+    pub(super) async fn succeed(
+        &self,
+        driver: &mut Driver,
+        greeting: &Greeting,
+        earlier: &Known,
+    ) -> Result<(), Trouble> {
+        // Another run of the server calls another connection so.
+        let same = self
+            .known(greeting)
+            .is_some_and(|now| now.run == earlier.run);
+        if same {
+            let kill = Call::new("CLIENT KILL ID").arg(earlier.id.to_string());
+            let _ = self.first(driver, &[kill]).await?;
+        }
+        Ok(())
     }
 
     /// Listens to these channels from now on.
@@ -220,12 +267,12 @@ impl Conn {
 
     /// Sends calls in one go and answers for each.
     pub(super) fn send(&self, calls: &[Call]) -> impl Future<Output = Result<Vec<Reply>, Trouble>> {
-        self.0.send(calls)
+        self.mux.send(calls)
     }
 
     /// Ends it: the callers that wait for answers are told why.
     pub(super) fn end(&self, why: &str) {
-        self.0.end(why);
+        self.mux.end(why);
     }
 
     /// Asks one thing on a connection of its own.
@@ -278,6 +325,20 @@ fn hello(target: &Target) -> Vec<Call> {
         calls.push(Call::new("SELECT").arg(target.database.to_string()));
     }
     calls
+}
+
+/// The number of the connection, in the answer to `HELLO`.
+fn id_in(said: &Reply) -> Option<i64> {
+    let Reply::List(words) = said else {
+        return None;
+    };
+    let pairs = words.chunks_exact(2);
+    pairs
+        .filter(|pair| pair[0].is(b"id"))
+        .find_map(|pair| match pair[1] {
+            Reply::Number(id) => Some(id),
+            _ => None,
+        })
 }
 
 impl fmt::Debug for Conn {

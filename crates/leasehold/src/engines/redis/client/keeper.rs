@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::super::error::Trouble;
-use super::connection::{Channel, Conn, Greeting, Hear, silent};
+use super::connection::{Channel, Conn, Greeting, Hear, Known, silent};
 use super::mux::Driver;
 use super::resp::Call;
 use super::sentinel;
@@ -43,11 +43,12 @@ const IDLE: u32 = 8;
 
 impl Keeper {
     pub(super) async fn run(self) {
-        let mut pause = SHORTEST_PAUSE;
+        let (mut pause, mut earlier) = (SHORTEST_PAUSE, None);
         loop {
-            let why = match self.connect().await {
+            let why = match self.connect(earlier.as_ref()).await {
                 Ok(live) => {
                     pause = SHORTEST_PAUSE;
+                    earlier = live.conn.known(&live.greeting);
                     let up = State::Up(live.conn.clone(), live.greeting.clone());
                     let _ = self.tell.send_replace(up);
                     self.missed();
@@ -70,7 +71,7 @@ impl Keeper {
     }
 
     /// Each step has its own time.
-    async fn connect(&self) -> Result<Live, Trouble> {
+    async fn connect(&self, earlier: Option<&Known>) -> Result<Live, Trouble> {
         let target = sentinel::target(&self.common.config, self.fixed.as_ref()).await?;
         let told = self.common.hear.clone();
         let hear: Hear =
@@ -80,6 +81,9 @@ impl Keeper {
         let begin = async {
             let config = &self.common.config;
             let greeting = conn.greet(&mut driver, self.common.script, config).await?;
+            if let Some(earlier) = earlier {
+                conn.succeed(&mut driver, &greeting, earlier).await?;
+            }
             conn.subscribe(&mut driver, listens.iter()).await?;
             Ok(Arc::new(greeting))
         };

@@ -74,7 +74,7 @@ impl Connect for Server {
         let _ = link.run(SETTINGS).await?;
         if mariadb {
             // A client that vanished in a transaction must not keep its rows. MySQL has no such setting.
-            let _ = link.run("SET SESSION idle_transaction_timeout = 3").await?;
+            let _ = link.run("SET SESSION idle_transaction_timeout = 1").await?;
         }
         Ok(Box::new(link))
     }
