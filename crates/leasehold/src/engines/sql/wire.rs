@@ -64,7 +64,10 @@ pub(super) enum What {
     /// The URL names a database that is not there.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "mysql")),
-        expect(dead_code, reason = "a file has no server that knows databases by name")
+        expect(
+            dead_code,
+            reason = "a file has no server that knows databases by name"
+        )
     )]
     Config,
     /// The database does not let us.
