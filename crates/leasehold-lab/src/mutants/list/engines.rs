@@ -243,6 +243,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test sql isolation::mariadb_beside_a_locked_row",
     ),
     mutant(
+        "mysql: a client that is silent in its transaction keeps the row",
+        "engines/sql/mysql/mod.rs",
+        "        if mariadb {\n            // A client",
+        "        if mariadb && !PLANTED {\n            // A client",
+        "test sql network::mariadb_with_a_client_silent_in_a_transaction",
+    ),
+    mutant(
         "sql: fences begin at 1",
         "engines/sql/world.rs",
         "let floor = clock.map_or(now, Clock::wall);",
