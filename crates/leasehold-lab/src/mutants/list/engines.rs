@@ -114,7 +114,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/redis/client/connection.rs",
         "is_some_and(|now| now.run == earlier.run)",
         "is_some_and(|now| !PLANTED && now.run == earlier.run)",
-        "test redis peer::nothing_of_an_old_connection_is_done_after_a_new_one",
+        "test redis peer::a_new_connection_ends_the_old_one_at_the_server",
     ),
     mutant(
         "redis: claims that were refused are kept",

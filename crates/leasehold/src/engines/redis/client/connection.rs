@@ -332,13 +332,10 @@ fn id_in(said: &Reply) -> Option<i64> {
     let Reply::List(words) = said else {
         return None;
     };
-    let pairs = words.chunks_exact(2);
-    pairs
-        .filter(|pair| pair[0].is(b"id"))
-        .find_map(|pair| match pair[1] {
-            Reply::Number(id) => Some(id),
-            _ => None,
-        })
+    words.chunks_exact(2).find_map(|pair| match pair {
+        [key, Reply::Number(id)] if key.is(b"id") => Some(*id),
+        _ => None,
+    })
 }
 
 impl fmt::Debug for Conn {
