@@ -34,9 +34,9 @@ pub(super) const DELIVERY: &[Mutant] = &[
     ),
     mutant(
         "a writer is re-entered while it goes on as a reader",
-        "turns/state.rs",
-        ".filter(|a| !a.settling && (a.mode",
-        ".filter(|a| (PLANTED || !a.settling) && (a.mode",
+        "turns/finish.rs",
+        "        active.mode = Mode::Read;\n        active.settling",
+        "        active.mode = if PLANTED { Mode::Write } else { Mode::Read };\n        active.settling",
         EXPLORE,
     ),
     mutant(
