@@ -49,8 +49,8 @@ pub(super) const DELIVERY: &[Mutant] = &[
     mutant(
         "a shutdown does not tell those who wait for a turn",
         "turns/local.rs",
-        "self.fail_all(&Error::closed(Step::Turn).of(&self.name));",
-        "if !PLANTED {\n            self.fail_all(&Error::closed(Step::Turn).of(&self.name));\n        }",
+        "self.state.lock().fail(&closed, Duration::MAX, &mut wakes);",
+        "if !PLANTED {\n            self.state.lock().fail(&closed, Duration::MAX, &mut wakes);\n        }",
         EXPLORE,
     ),
     mutant(
