@@ -71,7 +71,7 @@ fn mariadb_behind_a_silent_network() {
 
 /// A client falls silent at each message of a claim that joins a line, so also while its transaction has locked the row:
 /// the holder's release waits for less than two seconds.
-async fn silent_in_a_transaction(url: &dyn Fn(u16) -> String, port: u16) {
+async fn silent_in_a_transaction(url: &(dyn Fn(u16) -> String + Sync), port: u16) {
     let direct = Options::new().connect(&url(port)).await.expect("connected");
     let mut longest = Duration::ZERO;
     for messages in 0..4 {
