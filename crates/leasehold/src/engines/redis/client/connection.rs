@@ -110,8 +110,7 @@ pub(super) struct Conn {
 pub(super) struct Greeting {
     /// How every call of the script begins.
     pub(super) script: Call,
-    /// What `INFO server` says: a Redlock node votes by when it began.
-    #[cfg(feature = "redlock")]
+    /// What `INFO server` says: which run of the server this is, and when it began.
     pub(super) info: Arc<str>,
 }
 
@@ -200,7 +199,6 @@ impl Conn {
         fit::check(&[&server, &memory], &role, config.evicting)?;
         Ok(Greeting {
             script,
-            #[cfg(feature = "redlock")]
             info: server.text().unwrap_or_default().into(),
         })
     }
