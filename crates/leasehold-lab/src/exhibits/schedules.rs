@@ -279,13 +279,15 @@ pub(super) fn crowd(scene: &mut Scene<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// How many requests the server has got, once no more come than the crowd's pings: one each in some ten seconds.
+/// How many requests the server has got, once no more come than the crowd's pings: each session's every eighth of its timeout,
+/// which is 40 s at the most.
 fn settled(scene: &Scene<'_>) -> u64 {
     let mut last = 0;
     until("the server is idle", || {
         let received = scene.servers.zookeeper().received();
         rest(Duration::from_millis(100));
-        let idle = received.abs_diff(last) < CROWD as u64 / 50;
+        // Twice the 20 of such a time, because pings come in bunches.
+        let idle = received.abs_diff(last) < CROWD as u64 / 25;
         last = received;
         if idle {
             Ok(received)
