@@ -79,7 +79,7 @@ impl Bed {
     /// If it cannot connect.
     pub(crate) async fn open(&self, engine: &Arc<dyn Engine>) -> Client {
         // Longer than a lock may take to pass on: a call that is slow is judged by that, and not by its own lease.
-        let lease = self.lease.max(Duration::from_secs(15));
+        let lease = self.lease.max(Duration::from_secs(45));
         let opened = Options::new().lease(lease).open(engine.clone()).await;
         opened.expect("a session")
     }

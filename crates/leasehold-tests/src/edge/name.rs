@@ -14,8 +14,9 @@ use super::Cast;
 use super::scene::{Arrival, Scene};
 use crate::bed::beat;
 
-/// How long a lock may take to pass on after its holder's lease: many times what a busy machine needs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a lock may take to pass on after its holder's lease: many times what a busy machine needs, where 252 names at once go
+/// through one SQLite file. A lock that is stuck stays so.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Leases of claims that wait here without a heartbeat.
 const LONG: Duration = Duration::from_secs(45);
 /// How soon a call that found the lock taken comes again, the first time and the last.
