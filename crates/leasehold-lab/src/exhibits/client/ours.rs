@@ -1,9 +1,10 @@
 //! Leasehold, in the same hands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::engine::{Clock, Query};
+use leasehold::engine::{Clock, Query, Url, ZooKeeper};
 use leasehold::{Client, Guard, Name, Options, Released};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -134,7 +135,9 @@ impl Crowd {
         self.holder = Some((0, guard));
         for op in 1..=count {
             let options = Options::new().lease(self.lease);
-            let client = options.connect(&self.url).await?;
+            // One session each, of this lease: an engine that does not know it opens another, and pings it too.
+            let engine = ZooKeeper::at(&Url::parse(&self.url)?)?.lease(self.lease);
+            let client = options.open(Arc::new(engine)).await?;
             let (log, tell) = (self.log.of(format!("crowd/{op}")), self.granted.0.clone());
             log.note(op, call());
             drop(tokio::spawn(async move {
