@@ -26,6 +26,8 @@ pub enum Point {
     Missed,
     /// A call, or its answer, is lost.
     Fault,
+    /// A call comes to the engine a second time.
+    Again,
 }
 
 /// One choice: whose, where, and which of them.

@@ -243,6 +243,21 @@ struct Carried {
     courier: Courier,
 }
 
+impl Carried {
+    /// A claim may come to the engine twice.
+    async fn again(&self, claim: &Claim, answer: &Result<Standing>) {
+        let (courier, judge) = (&self.courier, &self.courier.judge);
+        let happens = || courier.chance.happens(courier.actor(), Point::Again, 8);
+        if let Ok(first) = answer
+            && happens().is_some()
+            && let Ok(again) = self.inner.claim(claim).await
+        {
+            let _ = judge.engine_answers(claim.id, Some(&again));
+            judge.repeated("claim", claim.id, first, &again);
+        }
+    }
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Session for Carried {
@@ -251,10 +266,9 @@ impl Session for Carried {
         judge.claims(self.courier.client, claim);
         let call = async {
             let answer = self.inner.claim(claim).await;
-            Ok((
-                judge.engine_answers(claim.id, answer.as_ref().ok()),
-                answer?,
-            ))
+            let made = judge.engine_answers(claim.id, answer.as_ref().ok());
+            self.again(claim, &answer).await;
+            Ok((made, answer?))
         };
         let (made, answer) = self.courier.carry(Step::Claim, Some(claim), call).await?;
         judge.told(claim.id, made, answer);
@@ -313,8 +327,20 @@ impl Session for Carried {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        self.courier.judge.gives_back(claim.id);
-        let call = self.inner.release(claim, used);
+        let courier = &self.courier;
+        courier.judge.gives_back(claim.id);
+        let call = async {
+            let answer = self.inner.release(claim, used).await;
+            if courier
+                .chance
+                .happens(courier.actor(), Point::Again, 8)
+                .is_some()
+                && let Ok(Release::Released) = self.inner.release(claim, used).await
+            {
+                courier.judge.accuse("P8", "a release counted twice".into());
+            }
+            answer
+        };
         self.courier.carry(Step::Release, Some(claim), call).await
     }
 

@@ -101,7 +101,12 @@ impl Manager {
         }
     }
 
-    /// Keeps a grant without a user for a while; the observer hears when the time is over.
+    /// Whether the engine may still have this grant.
+    pub(crate) fn has(&self, grant: &Grant) -> bool {
+        self.table.lock().contains_key(&grant.claim.id)
+    }
+
+    /// Keeps a grant for a while, without a user or beyond its own end; the observer hears when the time is over.
     pub(crate) fn park(&self, grant: &Grant, kept: Option<Parked>) {
         if let Some(entry) = self.table.lock().get_mut(&grant.claim.id)
             && let Phase::Held { parked, .. } = &mut entry.phase

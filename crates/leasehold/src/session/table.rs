@@ -111,6 +111,11 @@ impl Entry {
     /// The engine acknowledged a word that was sent then. `overtaken`: an event came in between, and stands.
     pub(super) fn heard(&mut self, sent: Micros, overtaken: bool) {
         let planned = self.due;
+        // The last word of a fixed lease may be late: the lease counts from the grant all the same.
+        let sent = match &self.phase {
+            Phase::Held { grant, .. } if !self.keep_alive => sent.min(grant.since),
+            _ => sent,
+        };
         self.said = self.said.max(sent);
         self.due = self.said.saturating_add(micros(self.lease) / 3);
         if let Phase::Held { grant, .. } = &self.phase {

@@ -46,7 +46,7 @@ impl Queue {
         let now = self.now();
         let active = &mut state.actives[index];
         if active.users.is_empty()
-            && !lost
+            && self.manager.has(&active.grant)
             && let Some(until) = active.at_least
             && now < until
         {
@@ -113,7 +113,8 @@ impl Queue {
             && active.idle.as_ref().is_some_and(|idle| {
                 let wanted = grant.is_wanted() || grant.is_asked();
                 let no_use = wanted || grant.state() == Validity::Lost;
-                idle.kept.until <= now || (idle.kept.reusable && no_use)
+                let gone = !self.manager.has(grant);
+                gone || idle.kept.until <= now || (idle.kept.reusable && no_use)
             });
         if over {
             state.forget(index, now);

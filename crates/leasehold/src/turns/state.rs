@@ -200,7 +200,13 @@ impl State {
         let min_hold = request.terms.min_hold;
         if !min_hold.is_zero() {
             // Counted from here: the grant may say when it was asked for.
-            active.at_least = Some(queue.now().saturating_add(micros(min_hold)));
+            let until = queue.now().saturating_add(micros(min_hold));
+            active.at_least = Some(until);
+            // Also if it is lost in use: a lease that is fixed ends a little earlier here than in the engine.
+            let reusable = false;
+            queue
+                .manager()
+                .park(&active.grant, Some(Parked { until, reusable }));
         }
         let fence = active.admit(queue, request);
         self.actives.push(active);

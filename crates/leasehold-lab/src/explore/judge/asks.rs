@@ -202,22 +202,29 @@ impl State {
                 downgraded: false,
                 lost: false,
                 id: self.next,
+                asked: ask.id,
             };
-            let again = self.reentered(ask, &hold);
-            if let Some(first) = again {
-                // The first turn's terms are those of the grant; its minimum counts from its own begin.
-                hold.terms = Terms {
-                    min_hold: Duration::ZERO,
-                    ..first
-                };
+            let first = self.reentered(ask, &hold);
+            let again = first.is_some();
+            // The call that asked first has the turn, also if it is told after one that re-entered it.
+            let own = first.is_none_or(|(asked, _)| ask.id < asked);
+            match first {
+                Some((_, terms)) if !own => hold.terms = inner(terms),
+                Some(_) => self.entered_before(&hold),
+                None => {}
             }
-            let again = again.is_some();
-            self.lines[name].last = Some((hold.fence, hold.client, hold.who, hold.terms));
+            self.lines[name].last = Some((
+                hold.fence,
+                hold.client,
+                hold.who,
+                hold.terms,
+                first.map_or(ask.id, |(asked, _)| asked.min(ask.id)),
+            ));
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
-            if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
-                fact.turns += 1;
+            if let (true, Some(fact)) = (own, self.fact_mut(name, hold.fence)) {
+                fact.turns += u64::from(!again);
                 fact.lingers |= !ask.terms.linger.is_zero();
                 fact.fixed |= !ask.terms.keep_alive;
             }
@@ -226,6 +233,14 @@ impl State {
             self.holds.push(hold);
         }
         ids
+    }
+
+    /// Guards that were told before this one re-entered its turn: its terms are theirs.
+    fn entered_before(&mut self, own: &Hold) {
+        let twin = |other: &&mut Hold| other.fence == own.fence && other.name == own.name;
+        for other in self.holds.iter_mut().filter(twin) {
+            other.terms = inner(own.terms);
+        }
     }
 
     fn busy(&mut self, ask: &Ask) {
@@ -297,6 +312,14 @@ impl State {
                 format!("nothing had gone wrong, and a call failed: {error}"),
             );
         }
+    }
+}
+
+/// The terms of a guard that re-entered: the first turn's are those of the grant; its minimum counts from its own begin.
+const fn inner(terms: Terms) -> Terms {
+    Terms {
+        min_hold: Duration::ZERO,
+        ..terms
     }
 }
 

@@ -5,20 +5,21 @@ use std::time::Duration;
 use leasehold::engine::Micros;
 
 use super::super::program::{Kind, Terms};
-use super::{Ask, Hold, State};
+use super::{Ask, AskId, Hold, State};
 
 impl State {
-    /// The terms of the turn that this one re-entered, also if that has ended meanwhile.
-    pub(super) fn reentered(&self, ask: &Ask, hold: &Hold) -> Option<Terms> {
+    /// The call and the terms of the turn with the same fence, also if that has ended meanwhile.
+    pub(super) fn reentered(&self, ask: &Ask, hold: &Hold) -> Option<(AskId, Terms)> {
         let twin = |other: &&Hold| other.fence == hold.fence && other.name == hold.name;
         let last = self.lines[hold.name]
             .last
-            .filter(|(fence, client, who, _)| {
+            .filter(|(fence, client, who, ..)| {
                 let same = (*fence, *client, *who) == (hold.fence, hold.client, hold.who);
                 same && ask.terms.again != super::Again::No
             });
-        let last = last.map(|(.., terms)| terms);
-        self.holds.iter().find(twin).map(|twin| twin.terms).or(last)
+        let last = last.map(|(.., terms, asked)| (asked, terms));
+        let twin = self.holds.iter().find(twin);
+        twin.map(|twin| (twin.asked, twin.terms)).or(last)
     }
 
     /// What has to hold for a turn that begins, valid.

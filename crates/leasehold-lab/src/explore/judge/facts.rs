@@ -42,6 +42,10 @@ pub(super) struct Fact {
     lease: Duration,
     /// Whether it ends with its first lease.
     pub(super) fixed: bool,
+    /// Since when it waits in the engine, in the order of what the engine said; none once it holds.
+    pub(super) waits: Option<u64>,
+    /// Whose claim was granted since, though it came later.
+    pub(super) passed: Option<usize>,
 }
 
 impl Fact {
@@ -101,6 +105,8 @@ impl Judge {
             client,
             lease: claim.lease,
             fixed: false,
+            waits: None,
+            passed: None,
         };
         let _ = state.facts.entry(claim.id).or_insert_with(fact);
     }
@@ -123,10 +129,13 @@ impl Judge {
     pub fn engine_answers(&self, id: ClaimId, answer: Option<&Standing>) -> u64 {
         let state = &mut *self.state();
         state.order += 1;
-        if let (Some(fact), Some(Standing::Held(held))) = (state.facts.get_mut(&id), answer) {
-            fact.holds(held);
+        let order = state.order;
+        match answer {
+            Some(Standing::Held(held)) => state.engine_grants(id, held),
+            Some(Standing::Waiting { .. }) => state.see_waiting(id),
+            _ => {}
         }
-        state.order
+        order
     }
 
     /// The engine made an event.
@@ -135,9 +144,7 @@ impl Judge {
         state.order += 1;
         match event {
             Event::Granted(id, held) => {
-                if let Some(fact) = state.facts.get_mut(id) {
-                    fact.holds(held);
-                }
+                state.engine_grants(*id, held);
             }
             Event::Wanted(id) => {
                 if let Some(fact) = state.facts.get_mut(id) {
@@ -204,6 +211,17 @@ impl Judge {
 }
 
 impl State {
+    fn engine_grants(&mut self, id: ClaimId, held: &Held) {
+        let Some(fact) = self.facts.get_mut(&id) else {
+            return;
+        };
+        let new = !fact.has(held.fence.get());
+        fact.holds(held);
+        if new {
+            self.see_granted(id);
+        }
+    }
+
     /// A guard whose client was told that the claim is gone is lost; one that was asked for knows it.
     pub(super) fn see_the_told(&mut self) {
         let mut bad = None;

@@ -1,18 +1,21 @@
 //! A simple judge beside the run: which guards say right now that they are valid, and what each client was told.
 //!
 //! It knows nothing of lines, tables or turns. What it judges, by promise:
-//! P1–P3 no more is valid than fits, at every step · P5, P16 none waits for a name that is free · P6 fences grow · P7 a
+//! P1–P3 no more is valid than fits, at every step · P4 no grant passes a claim that waits before it · P5, P16 none waits for a name that is free · P6 fences grow · P7 a
 //! loss is told, and has a cause · P8 a release tells the truth · P9, P11, P22 nothing is left at the end · P10 nothing
 //! panics · P12 a try on a free name is granted, and an outage is no "busy" · P14 who was told of its end is lost ·
 //! P15 turns are bounded · P17 who holds re-enters with its fence, and no other does · P18 all of several names, or
 //! none · P19 a shutdown ends everything in its time · P21 fixed leases and minimum holds · P24 a writer that went on
-//! as a reader writes no more · P25 who was asked is told, and its grant serves no other.
+//! as a reader writes no more · P20 a look at the engine shows what is valid · P23 a call that is repeated says the same
+//! · P25 who was asked is told, and its grant serves no other. That two names share nothing (P13) shows as P5 or P12:
+//! a name that is free is waited for, or busy.
 
 mod asks;
 mod begun;
 mod ends;
 mod facts;
 mod guards;
+mod places;
 mod waits;
 
 use std::collections::HashMap;
@@ -114,6 +117,8 @@ struct Hold {
     /// Whether its loss was seen.
     lost: bool,
     id: u64,
+    /// The call that got it.
+    asked: AskId,
 }
 
 /// Whether a guard's token says that it is lost.
@@ -146,8 +151,8 @@ struct Line {
     left: Vec<Micros>,
     /// Minimum holds: until when, by which client, under which fence, of how much.
     kept: Vec<(Micros, usize, u64, u32)>,
-    /// The last turn: its fence, and whose it was.
-    last: Option<(u64, usize, Who, Terms)>,
+    /// The last turn: its fence, whose it was, and the call that got it.
+    last: Option<(u64, usize, Who, Terms, AskId)>,
 }
 
 impl Line {
