@@ -64,7 +64,7 @@ pub(crate) struct RunArgs {
     /// Wait at most this long for the lock, and for a server that is not up yet; for the lock for ever unless set.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait: exit 75 if another holds the lock.
+    /// Do not wait: exit 75 if another process holds the lock.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// The exit code for a lock that is busy, if 75 may be the command's own.

@@ -65,7 +65,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Evict(args) => block_on(evict::evict(&args, &common)),
         _ if common.url.is_some() || common.url_file.is_some() => Err(Failure::new(
             Exit::Usage,
-            "this command looks at no locks: it takes no --url",
+            "this command reads no locks: leave out --url and --url-file",
         )),
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         Command::Schema(args) => schema::schema(&args),

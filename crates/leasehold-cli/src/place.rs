@@ -86,7 +86,9 @@ fn read(file: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::new(Exit::Config, format!("{}: {what}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     match text.trim() {
-        "" => Err(wrong("this file has no URL in it".to_owned())),
+        "" => Err(wrong(
+            "the file is empty: write a lock URL into it".to_owned(),
+        )),
         url => Ok(url.to_owned()),
     }
 }

@@ -134,7 +134,7 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "fence {} is stale: {} was seen, so somebody else has held the lock since",
+            "fence {} is stale: {} was seen, so another holder has had the lock since: stop this work",
             self.shown, self.seen
         )
     }

@@ -198,7 +198,7 @@ impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "somebody else changed the row each of {} times",
+            "another transaction changed the row before each of {} tries: nothing was written; try again later",
             self.tries
         )
     }

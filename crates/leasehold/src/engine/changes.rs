@@ -47,7 +47,7 @@ impl From<Refusal> for Error {
             Refusal::Weight => Self::new(
                 ErrorKind::Invalid,
                 Step::Claim,
-                "more was asked for than there is",
+                "more permits were asked for than the name has: ask for at most its number",
             ),
             Refusal::Fences => Self::new(
                 ErrorKind::Unavailable,

@@ -31,7 +31,7 @@ impl Tls {
         let own = match (&cert, &key) {
             (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
             (None, None) => None,
-            _ => return Err("cert and key come together".to_owned()),
+            _ => return Err("cert and key are a pair: give both, or neither".to_owned()),
         };
         Self::new(ca.as_deref().map(Path::new), own).map(Some)
     }
@@ -86,7 +86,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| unusable(path, &error))?;
     if found.is_empty() {
-        return Err(unusable(path, &"it has no certificate"));
+        return Err(unusable(
+            path,
+            &"there is no certificate in it; a PEM file is expected",
+        ));
     }
     Ok(found)
 }

@@ -92,7 +92,7 @@ impl Handle {
             Error::new(
                 ErrorKind::Unavailable,
                 Step::Claim,
-                "the engine would not let us wait",
+                "the engine answered busy to a request that waits: ask again",
             )
         })
     }

@@ -76,7 +76,7 @@ impl Multi {
         async {
             let all = all.await?;
             all.ok_or_else(|| {
-                let what = "the engine would not let us wait";
+                let what = "the engine answered busy to a request that waits: ask again";
                 Error::new(ErrorKind::Unavailable, Step::Claim, what)
             })
         }

@@ -79,7 +79,7 @@ async fn say(session: Arc<dyn Session>, mut beat: Beat) {
     };
     let answer = within(patience, session.heartbeat(&beat.claims, &heard)).await;
     beat.failed = match answer {
-        None => "no answer in time".to_owned(),
+        None => "the engine gave no answer in time".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok(())) => "the engine did not answer for them".to_owned(),
     };

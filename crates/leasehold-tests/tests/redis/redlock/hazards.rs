@@ -294,7 +294,10 @@ async fn new_nodes_say_when_they_vote() {
     }
     let client = world.client().await;
     let error = client.mutex("x").lock().await.expect_err("they are new");
-    assert!(error.to_string().contains("began not long ago"), "{error}");
+    assert!(
+        error.to_string().contains("started a short time ago"),
+        "{error}"
+    );
     let held = until_held(&client, "z").await;
     assert_eq!(held.release().await.expect("released"), Released::Released);
 }

@@ -301,7 +301,7 @@ async fn hear(socket: UnixDatagram, inbox: Inbox) {
             }
             Err(error) => {
                 // Heartbeats go on without it.
-                tracing::warn!(%error, "cannot hear other processes");
+                tracing::warn!(%error, "the socket failed; heartbeats go on without messages");
                 return;
             }
         }

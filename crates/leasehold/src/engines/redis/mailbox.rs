@@ -43,7 +43,7 @@ impl Mailbox {
         };
         for line in message.lines() {
             let Some((session, event)) = read(line) else {
-                tracing::debug!("a message that makes no sense");
+                tracing::debug!("a message that no script of this version sends is ignored");
                 continue;
             };
             let inbox = self.sessions.lock().get(&session).cloned();

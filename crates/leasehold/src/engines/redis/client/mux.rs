@@ -140,7 +140,7 @@ impl Mux {
         let mut sending = self.0.lock();
         let Some(asked) = sending.asked.front_mut() else {
             return Err(format!(
-                "an answer without a question: {}",
+                "an answer that belongs to no request: {}",
                 Trouble::strange(reply)
             ));
         };

@@ -155,7 +155,7 @@ impl RedissonSession {
         match self.attempt(claim).await {
             Ok(Said::Held(held)) => self.tell(Event::Granted(claim.id, held)),
             Ok(_) => {}
-            Err(trouble) => tracing::debug!(?trouble, "a try after a message failed"),
+            Err(trouble) => tracing::debug!(?trouble, "the try after a release message failed"),
         }
     }
 
@@ -210,7 +210,7 @@ impl RedissonSession {
             Said::Gone => Ok(Standing::Gone),
             Said::Capacity(capacity) => Err(Error::from(Refusal::Capacity(capacity))),
             Said::Kind => {
-                let what = "the name is in use as another kind of Redisson lock";
+                let what = "the name is in use as another kind of Redisson lock: use it so, or wait until it is free";
                 Err(Error::new(ErrorKind::Conflict, Step::Claim, what))
             }
         };

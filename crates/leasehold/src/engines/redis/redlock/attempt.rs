@@ -103,8 +103,9 @@ impl Nodes {
         match left.max() {
             None => self.short(votes, Step::Claim),
             Some(left) => {
-                let what =
-                    format!("too few nodes vote: some began not long ago, and do within {left:?}");
+                let what = format!(
+                    "too few nodes vote: some started a short time ago, and vote within {left:?}"
+                );
                 let error = Error::new(ErrorKind::Unavailable, Step::Claim, what);
                 error.on("redlock").perhaps()
             }

@@ -121,7 +121,10 @@ impl Nodes {
             None => {
                 let (kind, why) = match troubles.first() {
                     Some(why) => (ErrorKind::Unavailable, why.to_string()),
-                    None => (ErrorKind::TimedOut, "the others are silent".to_owned()),
+                    None => (
+                        ErrorKind::TimedOut,
+                        "the other nodes did not answer in time".to_owned(),
+                    ),
                 };
                 let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
                 Error::new(kind, step, what)

@@ -50,7 +50,7 @@ impl Post {
 
     pub(super) fn heard(&self, node: usize, message: &[u8]) {
         let Some((session, claim, news)) = std::str::from_utf8(message).ok().and_then(read) else {
-            tracing::debug!("a message that makes no sense");
+            tracing::debug!("a message that no script of this version sends is ignored");
             return;
         };
         let session = self.sessions.lock().get(&session).and_then(Weak::upgrade);

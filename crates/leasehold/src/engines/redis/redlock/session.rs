@@ -108,12 +108,15 @@ impl RedlockSession {
         let refuse =
             |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
         if claim.mode.capacity() != 1 {
-            return refuse(format!("only a mutex; {} was asked for", claim.mode));
+            return refuse(format!(
+                "Redlock has mutexes only; {} was asked for",
+                claim.mode
+            ));
         }
         match claim.lease <= self.nodes.config.longest {
             true => Ok(()),
             false => refuse(format!(
-                "a lease of {:?} is longer than longest={:?}",
+                "a lease of {:?} is longer than longest={:?}: ask for a shorter lease",
                 claim.lease, self.nodes.config.longest
             )),
         }
@@ -217,7 +220,7 @@ fn no_majority() -> Error {
     let error = Error::new(
         ErrorKind::Unavailable,
         Step::Heartbeat,
-        "no majority answers",
+        "no majority of the nodes answers",
     );
     error.on("redlock").perhaps()
 }
