@@ -29,7 +29,7 @@ pub async fn connect(url: &str) -> Result<Client> {
     Options::new().connect(url).await
 }
 
-/// What the engine of a URL promises, without reaching it.
+/// The guarantees of a URL's engine, without reaching it.
 ///
 /// # Errors
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands.
@@ -67,7 +67,7 @@ struct Inner {
     terms: Terms,
 }
 
-/// What a shutdown left behind.
+/// How a shutdown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
@@ -139,7 +139,7 @@ impl Client {
         Multi::new(&self.0.turns, names, self.0.terms.clone())
     }
 
-    /// What holds under which fault.
+    /// The verdict per fault, and what the engine can do.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -163,7 +163,7 @@ impl Client {
         self.0.engine.location()
     }
 
-    /// Who holds what and who waits, as it is now. Changes nothing.
+    /// The holders and the waiters, as they are now. Changes nothing.
     ///
     /// # Errors
     /// If the engine cannot be read.

@@ -74,7 +74,7 @@ impl Clock {
         Self(Source::Simulated(Box::default()))
     }
 
-    /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
+    /// Lets time pass while no task runs, as in a suspend. Only for a simulated clock; no effect otherwise.
     pub fn skip(&self, by: Duration) {
         if let Source::Simulated(simulated) = &self.0 {
             let _ = simulated.skipped.fetch_add(micros(by), Ordering::SeqCst);

@@ -162,7 +162,7 @@ impl Params {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that the engine did not take.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.

@@ -13,12 +13,12 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::engine::Params;
 
-/// What is trusted, and who we are to the server.
+/// The authorities that are trusted, and the certificate shown to the server.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// What `tls`, `ca`, `cert` and `key` say; none without TLS. The scheme may ask for it as well.
+    /// Reads `tls`, `ca`, `cert` and `key`; none without TLS. The scheme may ask for it as well.
     pub(super) fn of(params: &mut Params, scheme: bool) -> Result<Option<Self>, String> {
         let wanted = params.flag("tls")? || scheme;
         let [ca, cert, key] = ["ca", "cert", "key"].map(|name| params.take(name));

@@ -225,7 +225,7 @@ impl FileSession {
     }
 }
 
-/// What a line says to a claim.
+/// The answer of a line to a claim.
 type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
 
 #[async_trait]
@@ -289,7 +289,7 @@ impl Drop for Life {
     }
 }
 
-/// Takes what other processes send. What is not ours is ignored.
+/// Receives messages of other processes; datagrams in another format are ignored.
 async fn hear(socket: UnixDatagram, inbox: Inbox) {
     let mut message = [0; notify::LARGEST];
     loop {
