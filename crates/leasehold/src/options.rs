@@ -74,7 +74,7 @@ impl Options {
     }
 
     /// For how long a connect is tried again while the engine cannot be reached, is starting or is failing over; 2 s
-    /// unless set, and zero for one attempt. Waiting does not mend a wrong URL or a wrong password: they are told at once.
+    /// unless set, and zero for one attempt. A wrong URL or a wrong password is told at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

@@ -1,8 +1,8 @@
 //! The executable contract: one list of checks, the same for every engine.
 //!
 //! Each check is an async function over a [`Subject`] and cites the numbered promises of `docs/promises.md`. An engine
-//! passes if none of them panics. Where an engine does not promise
-//! [`shared`](crate::engine::Guarantees::shared) or [`ordered`](crate::engine::Guarantees::ordered), a check expects that:
+//! passes if none of them panics. Where an engine does not promise [`shared`](crate::engine::Guarantees::shared) or
+//! [`ordered`](crate::engine::Guarantees::ordered), a check expects that:
 //! the operation must be refused, and waiters must be served in some order.
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each.
 //!

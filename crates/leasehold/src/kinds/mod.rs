@@ -1,4 +1,4 @@
-//! What people call: each kind is a mode of claiming, on the same terms.
+//! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
 mod multi;
 mod mutex;

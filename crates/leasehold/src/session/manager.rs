@@ -1,4 +1,4 @@
-//! What keeps the claims of one client: the table, the two tasks, and closing.
+//! Keeps the claims of one client: the table, the two tasks, and closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

@@ -76,7 +76,7 @@ pub(crate) struct Parked {
     pub(crate) reusable: bool,
 }
 
-/// What an event or a heartbeat said of a claim.
+/// The content of an event, or of a heartbeat's answer, about a claim.
 pub(super) enum News {
     Granted(Held),
     Ended(Ended),
@@ -206,7 +206,7 @@ impl Entry {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
             Phase::Waiting { .. } => due,
-            // What is lost in its minimum hold waits for the end of that.
+            // A grant lost in its minimum hold waits for the end of that.
             Phase::Held {
                 grant,
                 parked: Some(kept),

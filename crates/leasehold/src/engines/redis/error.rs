@@ -1,4 +1,4 @@
-//! What goes wrong on the way to a server, and what that means for the caller.
+//! Errors of a connection and of a server, and their meaning for the caller.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Trouble {
         }
     }
 
-    /// What a refusal of the first words of a connection means.
+    /// The meaning of a refused HELLO.
     pub(super) fn at_login(self) -> Self {
         let Self::Refused { code, detail } = &self else {
             return self;

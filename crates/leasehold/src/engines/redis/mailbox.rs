@@ -1,4 +1,4 @@
-//! What the sessions of one process hear from the servers: one subscription for all of them.
+//! Messages of the servers to the sessions of one process: one subscription for all of them.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -89,7 +89,7 @@ fn event<'a>(
     })
 }
 
-/// What those who are evicted are told.
+/// The message to an evicted holder.
 pub(super) fn eviction(by: &str, why: &str) -> String {
     let text = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     format!("{} {}", text(by), text(why))

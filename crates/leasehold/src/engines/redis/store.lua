@@ -58,7 +58,7 @@ local function last_before(blocks)
   return TOP - blocks * BLOCK
 end
 
--- What is given back of a block of fences can be given out again while it is the last.
+-- The last fence that a block has used up: the rest of the last block can be given out again.
 local function spent(fence, used)
   return fence + math.min(math.max(used, 1), BLOCK) - 1
 end
@@ -124,7 +124,7 @@ local function is_busy(taken, capacity)
   return of == capacity and weight > 0 and weight <= of and taken + weight > of
 end
 
--- What a string can answer as it is; otherwise it has become something else.
+-- Answers from the string form of a line alone; nil once the line has become a hash.
 local function alone(line, text, asker, used)
   local since, deadline, fence, begin = opened(text)
   local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)

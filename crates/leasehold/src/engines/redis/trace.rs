@@ -1,4 +1,4 @@
-//! What an eviction leaves behind: an entry in a stream.
+//! The trace of an eviction: an entry in a stream.
 
 use super::client::Call;
 use crate::engine::Identity;

@@ -139,7 +139,7 @@ impl Keeper {
         }
     }
 
-    /// Listens where it did not yet. What was said there meanwhile was missed.
+    /// Listens where it did not yet. Messages sent there meanwhile were missed.
     async fn rechannel(&self, live: &mut Live) -> Result<(), Trouble> {
         let now = self.shared.channels.lock().clone();
         let more = now.difference(&live.listens);

@@ -27,7 +27,7 @@ pub(super) struct Mux(Arc<Shared<Sending>>);
 pub(super) struct Driver {
     mux: Mux,
     reading: Reading,
-    /// What was read and not yet understood, and room for more.
+    /// Bytes that were read and not yet parsed, and room for more.
     heard: Vec<u8>,
     filled: usize,
     parser: Parser,
@@ -37,10 +37,10 @@ pub(super) struct Driver {
 struct Sending {
     /// None once the stream has ended.
     writing: Option<Writing>,
-    /// What was asked, and how much of it is written.
+    /// Requests, and how much of them is written.
     out: Vec<u8>,
     written: usize,
-    /// Who waits for answers, in the order of the questions.
+    /// The callers that wait for answers, in the order of the requests.
     asked: VecDeque<Asked>,
     driver: Waker,
 }
@@ -114,7 +114,7 @@ impl Mux {
             confirmed_by: calls.iter().find_map(|call| call.confirmed_by),
             tell,
         });
-        // What it cannot write, and what went wrong, the driver finds too.
+        // The driver finds what is left to write, and errors, too.
         let mut unwoken = Context::from_waker(Waker::noop());
         if !alone || !matches!(sending.write(&mut unwoken), Poll::Ready(Ok(()))) {
             sending.driver.wake_by_ref();

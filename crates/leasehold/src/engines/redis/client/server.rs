@@ -16,7 +16,7 @@ use super::resp::{Call, Reply};
 use super::stream::Address;
 use crate::sync::Shared;
 
-/// What is told without a question.
+/// A message that answers no request.
 pub(in super::super) enum Heard<'a> {
     Message {
         channel: &'a [u8],
@@ -26,7 +26,7 @@ pub(in super::super) enum Heard<'a> {
     Missed,
 }
 
-/// What the connections of one deployment have in common.
+/// Shared by the connections of one deployment.
 #[derive(Clone)]
 pub(in super::super) struct Common {
     pub(in super::super) config: Config,
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// What `INFO server` said at the beginning of the connection there is; or why there is none now.
+    /// `INFO server` at the beginning of the present connection; or why there is none now.
     #[cfg(feature = "redlock")]
     pub(in super::super) fn info(&self) -> Result<Arc<str>, Trouble> {
         match &*self.state.borrow() {

@@ -1,4 +1,4 @@
-//! Who of this process waits for a message on which channel, in order of arrival.
+//! The waiters of this process per channel, in order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -48,7 +48,7 @@ impl Waiter {
 struct Channel {
     waiters: VecDeque<Waiter>,
     subscribed: bool,
-    /// Somebody is trying for the waiters.
+    /// A task is trying for the waiters.
     trying: bool,
     /// Another message came meanwhile.
     again: bool,
@@ -63,7 +63,7 @@ impl Channel {
     }
 }
 
-/// Every channel that somebody waits on.
+/// Every channel with waiters.
 #[derive(Debug, Default)]
 pub(super) struct Channels(Shared<HashMap<String, Channel>>);
 
@@ -90,7 +90,7 @@ impl Channels {
         found.unwrap_or(false)
     }
 
-    /// Waits no longer. Whether it did, and whether nobody does now.
+    /// Waits no longer. Whether it did, and whether the channel has no waiter now.
     pub(super) fn leave(&self, channel: &str, id: ClaimId) -> (bool, bool) {
         let left = self.with(channel, |known| {
             let before = known.waiters.len();
@@ -125,7 +125,7 @@ impl Channels {
         let _ = self.with(channel, |known| known.subscribed = true);
     }
 
-    /// Forgets a channel that nobody waits on; whether it did.
+    /// Forgets a channel without waiters; whether it did.
     pub(super) fn forget(&self, channel: &str) -> bool {
         let mut channels = self.0.lock();
         let idle = |known: &Channel| known.waiters.is_empty() && !known.trying;
@@ -136,7 +136,7 @@ impl Channels {
         forgets
     }
 
-    /// A message came. Whether the caller is to try for the waiters: otherwise somebody does already, and once more.
+    /// A message came. Whether the caller is to try for the waiters: otherwise another task does, once more after this.
     pub(super) fn wake(&self, channel: &str) -> bool {
         let woken = self.with(channel, |known| {
             known.again = true;
@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn a_message_during_a_round_is_not_lost() {
         let channels = Channels::default();
-        assert!(!channels.wake("c"), "nobody waits");
+        assert!(!channels.wake("c"), "no waiter");
         channels.join("c", waiter(Duration::from_secs(60)));
         assert!(channels.wake("c"));
         assert!(channels.next_round("c").is_some());
-        assert!(!channels.wake("c"), "somebody tries already");
+        assert!(!channels.wake("c"), "a task tries already");
         assert!(channels.next_round("c").is_some(), "once more");
         assert!(channels.next_round("c").is_none());
         assert!(channels.wake("c"));

@@ -1,4 +1,4 @@
-//! What the sessions of one process share: the connection, the subscriptions, and who of them waits for what.
+//! Shared by the sessions of one process: the connection, the subscriptions, and the waiters.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -95,7 +95,7 @@ impl Hub {
             })
         };
         if answers.iter().any(odd) {
-            // Whatever it says next may belong to somebody else, or another server must say it.
+            // The next answer may belong to another call, or another server must give it.
             self.link().renew();
         }
         Ok(answers)

@@ -60,7 +60,7 @@ impl RedissonSession {
         self.inbox.deliver(event);
     }
 
-    /// Somebody took the lock away from these owners.
+    /// An eviction took the lock away from these owners.
     pub(super) fn evicted(&self, owners: &[String], by: &str, why: &str) {
         let mine: Vec<_> = self.mine.lock().keys().copied().collect();
         for id in mine
@@ -132,7 +132,7 @@ impl RedissonSession {
         )
     }
 
-    /// Tries once. What was released meanwhile is not kept.
+    /// Tries once. A claim that was released meanwhile is not kept.
     async fn attempt(&self, claim: &Claim) -> std::result::Result<Said, Trouble> {
         let said = script::said(self.hub.run(&self.run_claim(claim)).await?)?;
         self.settle(claim, said).await
@@ -191,7 +191,7 @@ impl RedissonSession {
             };
             let _ = self.mine.lock().insert(claim.id, mine);
         }
-        // Whoever has to wait goes behind those of this process who wait already.
+        // A new waiter goes behind the waiters of this process.
         if first && claim.waits && self.hub.channels.ahead(&self.channel(claim), claim.id) > 0 {
             return self.wait(claim).await;
         }
@@ -315,7 +315,7 @@ impl Session for RedissonSession {
     }
 }
 
-/// What the layout cannot say is refused before anybody waits.
+/// Refuses modes that the layout cannot store, before the claim waits.
 fn admits(kind: Kind, mode: Mode) -> Result<()> {
     let refuse =
         |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redisson"));

@@ -16,7 +16,7 @@ use crate::engine::Held;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::{FENCE_BLOCK, Fence};
 
-/// What came of a try.
+/// The outcome of a try.
 pub(super) enum Attempt {
     Held(Held),
     /// No majority; asking again may be worth it after about so long.
@@ -35,7 +35,7 @@ impl Nodes {
         let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         let run = Run::claim(self.config.keys(), claim, asker);
         let votes = self.votes(run, self.config.patience(claim.lease), |said| {
-            // A no is not enough: whether somebody has it, or too few can be asked, are different answers.
+            // A no is not enough: "busy" and "too few nodes answer" are different answers.
             let told =
                 count(said, voting) >= self.majority() || self.hopeless(count_noes(said, voting));
             count(said, yes) >= self.majority() || (told && self.hopeless(count_noes(said, yes)))
@@ -120,7 +120,7 @@ fn counted(said: &Said<Vote>, fences: &[Option<Fence>]) -> Said<Vote> {
     among.map(|(said, _)| said.clone()).collect()
 }
 
-/// When a release that nobody told of, or the end of the holder's lease, should be looked for.
+/// When to ask again: after the end of the holder's lease, or for a release whose message was lost.
 fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
     let usual = (claim.lease / 10).clamp(SHORTEST, LONGEST);
     let busy = votes

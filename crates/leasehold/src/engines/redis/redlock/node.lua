@@ -1,4 +1,4 @@
--- What one node does. One script for every operation, so that one text is loaded and tested.
+-- The operations of one node, in one script, so that one text is loaded and tested.
 --
 -- KEYS[1]   PREFIX!run            which run of the server this is, and when it began: "RUN MICROS"
 -- then two keys for each name:
@@ -167,7 +167,7 @@ function operations.confirm(line, votes, id, fence)
   return { 'held', front(line) and 1 or 0 }
 end
 
--- beat: id, session, who, lease, fence. A holder takes a node that nobody has.
+-- beat: id, session, who, lease, fence. A holder takes a node without a holder.
 function operations.beat(line, votes, id, session, who, lease, fence)
   if votes > 0 then return { 'new', int(votes) } end
   lease, fence = tonumber(lease), tonumber(fence)

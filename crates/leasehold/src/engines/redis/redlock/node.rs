@@ -20,7 +20,7 @@ pub(super) struct Node {
     link: OnceLock<Arc<Server>>,
 }
 
-/// What a node answers for each name of each run.
+/// The node's answer for each name of each run.
 pub(super) type Answers = Vec<Vec<Reply>>;
 
 impl Node {

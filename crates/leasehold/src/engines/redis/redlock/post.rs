@@ -1,4 +1,4 @@
-//! What nodes say unasked, and to which session it goes.
+//! Messages of nodes, and the sessions that they go to.
 
 use std::sync::Weak;
 
@@ -17,12 +17,12 @@ pub(super) struct Post {
     sessions: Shared<ById<SessionId, Weak<RedlockSession>>>,
 }
 
-/// What one node says of one claim. None of it is believed without a majority.
+/// A message of one node about one claim. None is believed without a majority.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// It may be worth trying now.
     Free,
-    /// Somebody else asked for what this claim holds.
+    /// Another claim asked for the name that this one holds.
     Wanted,
     Ended(Ended),
 }

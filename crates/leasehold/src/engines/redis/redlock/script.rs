@@ -22,7 +22,7 @@ pub(super) struct Run {
     args: Vec<String>,
 }
 
-/// Whose claim it is, as a node stores it.
+/// The claiming process, as a node stores it.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     pub(super) session: String,
@@ -132,12 +132,12 @@ fn about(claim: &Claim, asker: &Asker) -> [String; 4] {
     ]
 }
 
-/// What a node says of one claim.
+/// The vote of a node on one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     /// Yes, with the first fence of a block.
     Yes(Fence),
-    /// Somebody else has it, for so long; perhaps not with a majority.
+    /// Another claim has it, for so long; perhaps not with a majority.
     Busy {
         left: Duration,
         settled: bool,

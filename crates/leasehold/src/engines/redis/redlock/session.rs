@@ -54,7 +54,7 @@ impl RedlockSession {
         session
     }
 
-    /// What one node said unasked.
+    /// A message of one node.
     pub(super) fn heard(&self, node: usize, id: ClaimId, news: News) {
         let Some(entry) = self.entry(id) else { return };
         match news {
@@ -254,7 +254,7 @@ impl Session for RedlockSession {
             Standing::Waiting { look_again, .. } => {
                 tried.stays();
                 super::wait::start(self.this.clone(), entry, look_again);
-                // The waiting is done here; a heartbeat only has to say that somebody still wants it.
+                // The waiting is done here; a heartbeat only has to say that the claim still waits.
                 Ok(Standing::Waiting {
                     ahead: 1,
                     look_again: claim.lease,
@@ -318,7 +318,7 @@ impl Session for RedlockSession {
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
-        // Whatever comes of it: a release that fails is asked for by the claim alone, and not after its lease.
+        // Also if the release fails: the claim alone asks for it then, and not after its lease.
         let entry = self.mine.lock().remove(&claim.id);
         if let Some(entry) = &entry {
             entry.end();
@@ -331,7 +331,7 @@ impl Session for RedlockSession {
         let said = self
             .nodes
             .votes(run, self.nodes.config.patience(claim.lease), |said| {
-                // Without a grant nobody counts them: enough have heard it.
+                // A claim without a grant needs no votes: it is enough that a majority has heard it.
                 let heard = count(said, |_| true) >= self.nodes.majority();
                 match held {
                     true => {

@@ -1,4 +1,4 @@
-//! What `inspect` shows: what a majority of nodes agrees on.
+//! `inspect`: the state that a majority of nodes agrees on.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

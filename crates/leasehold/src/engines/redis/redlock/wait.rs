@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::session::RedlockSession;
 use crate::engine::{Event, Standing};
 
-/// Waits for a claim until it holds or nobody wants it any more.
+/// Waits for a claim until it holds or its session gives it up.
 #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
 pub(super) fn start(session: Weak<RedlockSession>, entry: Arc<Entry>, first: Duration) {
     drop(tokio::spawn(async move {

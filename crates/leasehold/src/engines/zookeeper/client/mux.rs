@@ -22,7 +22,7 @@ const WATCHES: i32 = -8;
 /// Resolves once: when what it watches changes, or the session ends. Dropped, the server is told to forget it.
 pub(in crate::engines::zookeeper) type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the session's connection does.
+/// The phase of the session's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engines::zookeeper) enum Line {
     Up,
@@ -30,7 +30,7 @@ pub(in crate::engines::zookeeper) enum Line {
     Over,
 }
 
-/// What the callers share with the task that keeps the connection.
+/// Shared by the callers and the task that keeps the connection.
 pub(super) struct Mux {
     state: Shared<State>,
     /// There are bytes to write.
@@ -159,7 +159,7 @@ impl Mux {
         std::mem::take(&mut self.state.lock().received)
     }
 
-    /// What another server must hear first: the login and the watches. A ping ends it, so that its answer is the last.
+    /// The first requests to another server: the login and the watches. A ping ends it, so that its answer is the last.
     pub(super) fn greeting(&self, login: Vec<u8>) -> Vec<u8> {
         let state = self.state.lock();
         let watches = state.watches.set_again(state.zxid, WATCHES);
