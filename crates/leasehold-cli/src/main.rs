@@ -91,7 +91,7 @@ async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::C
     options.connect(place.url()).await
 }
 
-/// What clap has to say: help on stdout, anything else is bad usage.
+/// Prints a message of clap: help goes to stdout, anything else is bad usage.
 fn explain(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     if error.use_stderr() {
