@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::measure::{Outcome, Watch};
 use crate::memory::{one_thread, two_workers};
 
-/// The lockers, and their locks.
+/// The ways of locking.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     OneThread,

@@ -53,7 +53,7 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
-    /// Words by which the connection is chosen that the fate is for.
+    /// Words of a client by which a connection is chosen.
     words: Mutex<Vec<Vec<u8>>>,
     /// The ports of other servers as its clients are told them.
     told: Mutex<Option<Told>>,
@@ -68,7 +68,7 @@ struct Plan {
     only: Only,
 }
 
-/// The side whose messages are counted.
+/// The connections that a plan is for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Only {
     #[default]
