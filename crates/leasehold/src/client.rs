@@ -181,8 +181,8 @@ impl Client {
         self.0.engine.inspect(query).await
     }
 
-    /// Takes a lock away from all who hold it, or from the holder of one fence; says how many lost it. They are
-    /// told, later fences are larger, and a trace of who and why is left.
+    /// Takes a lock away from all its holders, or from the holder of one fence; says how many lost it. They are
+    /// told, later fences are larger, and a trace of the eviction is left.
     ///
     /// # Errors
     /// If the engine cannot do it, or the name is not one.
@@ -205,7 +205,7 @@ impl Client {
         self.0.engine.evict(&name, fence, &self.0.who, why).await
     }
 
-    /// Asks all who hold a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
+    /// Asks all holders of a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
     /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
     /// # Errors
-    /// If the engine could not be told that the session ends: what the session has then ends with its lease.
+    /// If the engine could not be told that the session ends: its claims then end with their lease.
     /// # Not promised
     /// Abandoned claims end in the engine no later than their lease, on some engines at once.
     ///

@@ -182,7 +182,7 @@ impl Guard {
     /// # Ordering
     /// Told any time after it was asked. Once asked, the lock serves no other task of this process and does not linger.
     /// # Cancel safety
-    /// May be dropped and called again at any time; what was asked stays asked.
+    /// May be dropped and called again at any time; the request stays made.
     /// # Errors
     /// None.
     /// # Not promised

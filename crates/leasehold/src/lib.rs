@@ -13,7 +13,7 @@
 //! | you want | take |
 //! |---|---|
 //! | one at a time | [`Mutex`] |
-//! | many who look, one who changes | [`RwLock`] |
+//! | many readers, one writer | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |

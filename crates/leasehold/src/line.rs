@@ -188,7 +188,7 @@ impl Line {
         self.promote(at, changes);
     }
 
-    /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
+    /// Takes the lock away from all its holders, or from the holder of one fence. Every later fence is larger.
     pub fn evict(&mut self, fence: Option<Fence>, at: Moment) -> Vec<Change> {
         let mut changes = self.sweep(at);
         let meant = |place: &Place| match fence {

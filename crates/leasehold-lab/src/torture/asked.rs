@@ -55,8 +55,9 @@ impl Asked {
     }
 
     /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all
-    /// the same. A task that re-enters after the fault, or gets a turn at a grant of its process, gets nothing new: an answer
-    /// while the fault was on may be of a grant from before it, and the fences say which later turns are of that grant.
+    /// the same. A task that re-enters after the fault, or gets a turn at a grant of its process, gets nothing new: an
+    /// answer while the fault was on may be of a grant from before it, and the fences say which later turns are of that
+    /// grant.
     pub(super) fn excuse(&self, history: &mut History, records: &[Record]) {
         let processes: Vec<_> = history.whos.iter().map(|who| process(who)).collect();
         for (on, off) in self.lossy_times(records) {

@@ -1,4 +1,4 @@
-//! P2, P12, P18, P21, P24: what each kind adds.
+//! P2, P12, P18, P21, P24: the kinds of locks.
 
 use std::sync::Arc;
 use std::time::Duration;

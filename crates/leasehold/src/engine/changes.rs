@@ -20,7 +20,7 @@ impl Claim {
 }
 
 impl Change {
-    /// The event to tell the claim's session. An eviction needs to know who and why.
+    /// The event to tell the claim's session. An eviction needs the evictor and the reason.
     pub fn event(&self, evicted: Option<&Ended>) -> Event {
         match self.what {
             What::Granted(held) => Event::Granted(self.claim, held),

@@ -105,7 +105,7 @@ impl Guarantees {
         }
     }
 
-    /// Says who is excluded.
+    /// Sets the processes that are excluded.
     #[must_use]
     pub const fn scope(mut self, scope: &'static str) -> Self {
         self.scope = scope;

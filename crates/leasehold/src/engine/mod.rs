@@ -111,7 +111,7 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>>;
 
     /// Takes a lock away from its holders, or from the holder of one fence; says how many lost it. Later fences are
-    /// larger, the holders are told, and a trace of who and why is left.
+    /// larger, the holders are told, and a trace of the eviction is left.
     async fn evict(
         &self,
         name: &Name,
@@ -192,7 +192,7 @@ pub enum Event {
     Asked(ClaimId),
     /// A claim is gone.
     Ended(ClaimId, Ended),
-    /// The engine cannot be heard; what is held may still be ours.
+    /// The engine cannot be heard; held claims may still be ours.
     Unsure,
     /// The session is over; everything it had is lost.
     Down(String),

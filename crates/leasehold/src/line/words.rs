@@ -104,7 +104,7 @@ pub enum Refusal {
 /// A change to a claim, to be told to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Change {
-    /// Whom to tell.
+    /// The session to tell.
     pub session: SessionId,
     /// About which claim.
     pub claim: ClaimId,

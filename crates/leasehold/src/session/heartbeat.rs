@@ -233,7 +233,7 @@ impl Manager {
             }
             // The grant was pushed while this answer was on its way.
             (Standing::Waiting { .. }, Some(_)) if overtaken => entry.heard(sent, overtaken),
-            // Gone, or held under another fence: what we had ended.
+            // Gone, or held under another fence: our grant has ended.
             _ => {
                 let late = entry.valid_until() <= self.clock.now();
                 let why = if late {

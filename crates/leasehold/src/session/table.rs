@@ -1,4 +1,4 @@
-//! All claims of one client: what is asked for, what waits, what is held.
+//! All claims of one client: asked for, waiting, held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -51,7 +51,7 @@ pub(super) enum Wake {
 /// Wakes to be sent once the lock is released: a wake whose task is gone comes back through it.
 pub(super) type Wakes = Vec<(oneshot::Sender<Wake>, Wake)>;
 
-/// One grant of this process and who uses it.
+/// One grant of this process and its users.
 pub(super) struct Active {
     pub(super) grant: Arc<Grant>,
     pub(super) mode: Mode,
@@ -213,7 +213,7 @@ impl State {
             .position(|a| Arc::ptr_eq(&a.grant, grant))
     }
 
-    /// The user of this name who runs where `who` runs.
+    /// The user of this name that runs where `who` runs.
     pub(super) fn user(&self, who: Who) -> Option<(&Active, &User)> {
         let users = self
             .actives

@@ -25,7 +25,7 @@ use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
 use crate::sync::Shared;
 
-/// A session: what it has in which lines, and its presence in the directory.
+/// A session: its claims, and its presence in the directory.
 pub(super) struct FileSession {
     pub(super) world: Arc<World>,
     who: Identity,

@@ -71,7 +71,7 @@ impl World {
         Moment { now, floor }
     }
 
-    /// Tells the sessions, without the lock: what they do next may come back here.
+    /// Tells the sessions, without the lock: their next call may come back here.
     pub(super) fn tell(&self, told: Vec<(Inbox, Event)>) {
         for (inbox, event) in told {
             inbox.deliver(event);

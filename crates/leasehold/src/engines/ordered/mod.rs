@@ -108,7 +108,7 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The last trace of an eviction from a name.
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail>;
 
-    /// Writes who was evicted from a name, by whom and why.
+    /// Writes the trace of an eviction: the nodes, the evictor and the reason.
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail>;
 }
 

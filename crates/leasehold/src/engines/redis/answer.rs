@@ -113,7 +113,7 @@ pub(super) fn released(answer: Reply) -> Result<(Release, bool), Trouble> {
     }
 }
 
-/// The fences of those who lost the lock.
+/// The fences of the evicted holders.
 pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
     answer
         .list()?

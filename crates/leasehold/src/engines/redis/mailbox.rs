@@ -9,7 +9,7 @@ use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// Whom to tell what.
+/// The receivers of messages.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     sessions: Shared<ById<SessionId, Inbox>>,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
 
-/// A session: what it may have in which lines.
+/// A session: the claims that it may have.
 pub(super) struct RedisSession {
     pub(super) servers: Arc<Servers>,
     id: SessionId,

@@ -9,7 +9,7 @@ local budget = 500
 -- Keys outlive what they are kept for by at least MARGIN, and are kept longer once less than SLACK of that is left: no
 -- expiry that a call sets can be past by the time the server compares it with its clock. In microseconds.
 local MARGIN, SLACK = 5000000, 2000000
--- A claim as it is asked for: id, lease, weight, capacity, session, and who asks.
+-- A claim as it is asked for: id, lease, weight, capacity, session, and the claiming process.
 local ASK = '<sddds'
 -- Of a claim that is alone: when it ends, when it was made, its fence.
 local HELD = '<ddd'

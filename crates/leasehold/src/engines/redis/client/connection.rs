@@ -1,4 +1,4 @@
-//! One connection to a server: how it is opened, what is said first, and where it listens.
+//! One connection to a server: how it is opened, its first requests, and its channels.
 
 use std::fmt;
 use std::future::Future;
@@ -242,7 +242,7 @@ impl Conn {
     ) -> Result<(), Trouble> {
         let calls: Vec<_> = channels.map(Channel::subscribe).collect();
         let replies = self.first(driver, &calls).await?;
-        // Slots move: what was refused is listened to where it is now, after the next look.
+        // Slots move: a refused channel is subscribed to on its new server, after the next look.
         let mut refused = replies.into_iter().filter_map(|reply| reply.ok().err());
         match refused.find(|trouble| !trouble.is_passing()) {
             Some(trouble) => Err(trouble),

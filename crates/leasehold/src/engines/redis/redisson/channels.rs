@@ -55,7 +55,7 @@ struct Channel {
 }
 
 impl Channel {
-    /// Those whose session said a word within the lease.
+    /// Those whose session was heard of within the lease.
     fn alive(&mut self) -> &mut VecDeque<Waiter> {
         let now = Clock::boot().now();
         self.waiters.retain(|waiter| waiter.ends > now);
@@ -68,7 +68,7 @@ impl Channel {
 pub(super) struct Channels(Shared<HashMap<String, Channel>>);
 
 impl Channels {
-    /// Waits from now on, behind those who came before.
+    /// Waits from now on, behind earlier waiters.
     pub(super) fn join(&self, channel: &str, waiter: Waiter) {
         let mut channels = self.0.lock();
         let waiters = channels.entry(channel.to_owned()).or_default().alive();
@@ -145,7 +145,7 @@ impl Channels {
         woken.unwrap_or(false)
     }
 
-    /// Whom to try for, if a message came since the last round.
+    /// The waiters to try for, if a message came since the last round.
     pub(super) fn next_round(&self, channel: &str) -> Option<Vec<Waiter>> {
         let round = self.with(channel, |known| {
             known.trying = std::mem::take(&mut known.again);

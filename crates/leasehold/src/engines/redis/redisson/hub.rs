@@ -168,7 +168,7 @@ impl Hub {
         }
     }
 
-    /// Tries for those who wait, as long as messages come.
+    /// Tries for the waiters, as long as messages come.
     async fn try_for_all(&self, channel: &str) {
         while let Some(waiters) = self.channels.next_round(channel) {
             for waiter in waiters {

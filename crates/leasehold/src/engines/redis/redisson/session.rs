@@ -19,7 +19,7 @@ use crate::fence::FENCE_BLOCK;
 use crate::line::Refusal;
 use crate::sync::Shared;
 
-/// A session: what it may have under which names.
+/// A session: the claims that it may have.
 pub(super) struct RedissonSession {
     hub: Arc<Hub>,
     id: SessionId,

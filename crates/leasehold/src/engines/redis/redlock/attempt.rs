@@ -23,7 +23,7 @@ pub(super) enum Attempt {
     Busy(Duration),
 }
 
-/// Two who split the nodes between them should not meet again.
+/// Two claims that split the nodes between them should not meet again.
 const SPLIT: Duration = Duration::from_millis(30);
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(250);

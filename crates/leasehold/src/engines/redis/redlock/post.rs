@@ -10,7 +10,7 @@ use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::Ended;
 use crate::sync::Shared;
 
-/// Where this process listens, and for whom.
+/// The channel of this process, and the sessions behind it.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) address: String,

@@ -175,7 +175,7 @@ pub(super) fn vote(answer: &[Reply]) -> Result<Vote, Trouble> {
     })
 }
 
-/// Whom a node evicted, and the fence.
+/// The claim that a node evicted, and its fence.
 pub(super) fn evicted(answer: &[Reply]) -> Option<(ClaimId, Fence)> {
     let [_, id, fence] = answer else { return None };
     let id = claim_id(&id.clone().text().ok()?)?;

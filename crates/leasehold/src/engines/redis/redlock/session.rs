@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// A session: what it may have on the nodes.
+/// A session: the claims that it may have on the nodes.
 pub(super) struct RedlockSession {
     pub(super) nodes: Arc<Nodes>,
     id: SessionId,

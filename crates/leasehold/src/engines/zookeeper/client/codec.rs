@@ -208,7 +208,7 @@ pub(super) struct Frames {
     pub(super) cap: usize,
 }
 
-/// xid, zxid and error code: what an answer begins with.
+/// The head of an answer: xid, zxid and error code.
 const HEADER: usize = 16;
 
 /// Room for what is read at once.
