@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Call, Channel, Cluster, Common, Heard, Reply, Server};
+use super::client::{Call, Channel, Cluster, Common, Reply, Server, Unasked};
 use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::keys::Bucket;
@@ -47,8 +47,8 @@ impl Servers {
             hear: {
                 let mailbox = mailbox.clone();
                 Arc::new(move |heard| match heard {
-                    Heard::Message { message, .. } => mailbox.heard(message),
-                    Heard::Missed => mailbox.missed(),
+                    Unasked::Message { message, .. } => mailbox.heard(message),
+                    Unasked::Missed => mailbox.missed(),
                 })
             },
         };

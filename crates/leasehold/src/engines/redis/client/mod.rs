@@ -18,5 +18,5 @@ mod stream;
 pub(super) use self::cluster::Cluster;
 pub(super) use self::connection::{Channel, Credentials, Login};
 pub(super) use self::resp::{Call, Reply};
-pub(super) use self::server::{Common, Heard, Server};
+pub(super) use self::server::{Common, Server, Unasked};
 pub(super) use self::stream::Address;

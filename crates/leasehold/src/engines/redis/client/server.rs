@@ -17,7 +17,7 @@ use super::stream::Address;
 use crate::sync::Shared;
 
 /// A message that answers no request.
-pub(in super::super) enum Heard<'a> {
+pub(in super::super) enum Unasked<'a> {
     Message {
         channel: &'a [u8],
         message: &'a [u8],
@@ -32,7 +32,7 @@ pub(in super::super) struct Common {
     pub(in super::super) config: Config,
     /// The text of the script that is run on them.
     pub(in super::super) script: &'static str,
-    pub(in super::super) hear: Arc<dyn Fn(Heard<'_>) + Send + Sync>,
+    pub(in super::super) hear: Arc<dyn Fn(Unasked<'_>) + Send + Sync>,
 }
 
 /// A server. Dropped, its connection ends.

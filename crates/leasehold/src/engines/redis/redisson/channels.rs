@@ -45,7 +45,7 @@ impl Waiter {
 }
 
 #[derive(Debug, Default)]
-struct Channel {
+struct Subscription {
     waiters: VecDeque<Waiter>,
     subscribed: bool,
     /// A task is trying for the waiters.
@@ -54,7 +54,7 @@ struct Channel {
     again: bool,
 }
 
-impl Channel {
+impl Subscription {
     /// Those whose session was heard of within the lease.
     fn alive(&mut self) -> &mut VecDeque<Waiter> {
         let now = Clock::boot().now();
@@ -65,7 +65,7 @@ impl Channel {
 
 /// Every channel with waiters.
 #[derive(Debug, Default)]
-pub(super) struct Channels(Shared<HashMap<String, Channel>>);
+pub(super) struct Channels(Shared<HashMap<String, Subscription>>);
 
 impl Channels {
     /// Waits from now on, behind earlier waiters.
@@ -112,7 +112,7 @@ impl Channels {
 
     pub(super) fn waiters(&self) -> Vec<Waiter> {
         let mut channels = self.0.lock();
-        let alive = channels.values_mut().map(Channel::alive);
+        let alive = channels.values_mut().map(Subscription::alive);
         alive.flat_map(|waiters| waiters.iter().cloned()).collect()
     }
 
@@ -128,7 +128,7 @@ impl Channels {
     /// Forgets a channel without waiters; whether it did.
     pub(super) fn forget(&self, channel: &str) -> bool {
         let mut channels = self.0.lock();
-        let idle = |known: &Channel| known.waiters.is_empty() && !known.trying;
+        let idle = |known: &Subscription| known.waiters.is_empty() && !known.trying;
         let forgets = channels.get(channel).is_some_and(idle);
         if forgets {
             let _ = channels.remove(channel);
@@ -156,7 +156,7 @@ impl Channels {
         round.flatten()
     }
 
-    fn with<T>(&self, channel: &str, look: impl FnOnce(&mut Channel) -> T) -> Option<T> {
+    fn with<T>(&self, channel: &str, look: impl FnOnce(&mut Subscription) -> T) -> Option<T> {
         self.0.lock().get_mut(channel).map(look)
     }
 }

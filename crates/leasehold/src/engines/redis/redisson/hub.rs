@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::super::client::{Channel, Common, Heard, Reply, Server};
+use super::super::client::{Channel, Common, Reply, Server, Unasked};
 use super::super::config::Config;
 use super::super::error::Trouble;
 use super::channels::Channels;
@@ -151,15 +151,15 @@ impl Hub {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn heard(&self, heard: Heard<'_>) {
+    fn heard(&self, heard: Unasked<'_>) {
         let channel = match heard {
-            Heard::Missed => {
+            Unasked::Missed => {
                 let sessions = self.sessions();
                 return sessions
                     .iter()
                     .for_each(|session| session.tell(Event::Unsure));
             }
-            Heard::Message { channel, .. } => std::str::from_utf8(channel).unwrap_or_default(),
+            Unasked::Message { channel, .. } => std::str::from_utf8(channel).unwrap_or_default(),
         };
         if self.channels.wake(channel)
             && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())

@@ -24,7 +24,7 @@ pub(in crate::engines::zookeeper) type Watch = Pin<Box<dyn Future<Output = ()> +
 
 /// The phase of the session's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engines::zookeeper) enum Line {
+pub(in crate::engines::zookeeper) enum Connectivity {
     Up,
     Down,
     Over,
@@ -35,7 +35,7 @@ pub(super) struct Mux {
     state: Shared<State>,
     /// There are bytes to write.
     pub(super) wake: Notify,
-    pub(super) line: watch::Sender<Line>,
+    pub(super) connectivity: watch::Sender<Connectivity>,
     /// Cancelled once the session has ended, before a caller is told so.
     pub(super) ended: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl Mux {
         Arc::new(Self {
             state: Shared::default(),
             wake: Notify::new(),
-            line: watch::Sender::new(Line::Down),
+            connectivity: watch::Sender::new(Connectivity::Down),
             ended: CancellationToken::new(),
         })
     }
@@ -176,7 +176,7 @@ impl Mux {
             }
         }
         drop(state);
-        let _ = self.line.send_replace(Line::Up);
+        let _ = self.connectivity.send_replace(Connectivity::Up);
         self.wake.notify_one();
     }
 
@@ -187,7 +187,7 @@ impl Mux {
         state.out.clear();
         let asked = std::mem::take(&mut state.asked);
         drop(state);
-        let _ = self.line.send_replace(Line::Down);
+        let _ = self.connectivity.send_replace(Connectivity::Down);
         for asked in asked {
             asked.fail(Trouble::Unknown(why.to_owned()));
         }
@@ -206,7 +206,7 @@ impl Mux {
         let watches = std::mem::take(&mut state.watches);
         drop(state);
         self.ended.cancel();
-        let _ = self.line.send_replace(Line::Over);
+        let _ = self.connectivity.send_replace(Connectivity::Over);
         let waiting = waiting.into_iter().map(|(_, asked)| asked);
         for asked in asked.into_iter().chain(waiting) {
             asked.fail(why.clone());
