@@ -52,7 +52,7 @@ pub enum ErrorKind {
     Conflict,
     /// The URL or a setting was wrong.
     Config,
-    /// The engine does not let us.
+    /// The engine denies it to this login.
     Denied,
     /// The engine could not be reached, or could not do it now.
     Unavailable,

@@ -268,7 +268,7 @@ fn plain(name: &str) -> Answer<()> {
     Err(Error::new(ErrorKind::Invalid, Step::Name, what))
 }
 
-/// The statements that create Leasehold's own tables, for programs that run migrations themselves: of `postgres`, `mysql`
+/// The statements that create Leasehold's own tables, for programs with migrations of their own: of `postgres`, `mysql`
 /// or `sqlite`, as far as this build knows them.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! How a line engine speaks of what its line said.
+//! Events and errors from the changes and answers of a line.
 
 use super::{Ended, Event, RW_CAPACITY};
 use crate::claim::Claim;

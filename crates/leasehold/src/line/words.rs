@@ -6,7 +6,7 @@ use crate::claim::{ClaimId, Mode, SessionId};
 use crate::clock::Micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 
-/// The moment of an operation, as the line's keeper sees it.
+/// The moment of an operation, by the clocks of the engine that keeps the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// Leases are counted on this clock. Operations may come a little out of its order: a caller that reads the clock

@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) due: Micros,
     /// The heartbeat under way for it.
     pub(super) beating: Option<Beating>,
-    /// Whether a holder asked for it to be given up.
+    /// Whether the holder was asked to give it up.
     pub(super) asked: bool,
     /// Whether an event said that another session waits for it.
     pub(super) wanted: bool,

@@ -20,7 +20,7 @@ pub(super) enum Trouble {
     Denied(String),
     /// Fewer replicas than wanted have it.
     Few { have: u32, need: u32 },
-    /// The answer made no sense.
+    /// The answer is none that the request can have.
     Strange(String),
     /// The URL or a file it names was wrong.
     Config(String),

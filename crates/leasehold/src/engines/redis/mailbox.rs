@@ -36,7 +36,7 @@ impl Mailbox {
         }
     }
 
-    /// Tells what a message says. One that makes no sense is left out: the next heartbeat tells the same.
+    /// Tells the content of a message. One in another format is left out: the next heartbeat tells the same.
     pub(super) fn heard(&self, message: &[u8]) {
         let Ok(message) = std::str::from_utf8(message) else {
             return;

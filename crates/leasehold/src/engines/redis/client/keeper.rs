@@ -152,7 +152,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether the server answers: this question within its time, or others meanwhile. Time in which this process
+    /// Whether the server answers: this request within its time, or others meanwhile. Time in which this process
     /// itself stood still does not count: the answer may lie there unread.
     async fn answers(&self, conn: &Conn) -> bool {
         let ping = [Call::new("PING")];

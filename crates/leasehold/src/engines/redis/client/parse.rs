@@ -6,7 +6,7 @@ use super::resp::Reply;
 /// A whole answer or push message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
-    /// The answer to the oldest question.
+    /// The answer to the oldest request.
     Answer(Reply),
     /// Something unasked.
     Push(Vec<Reply>),
@@ -113,7 +113,7 @@ impl Parser {
         }
     }
 
-    /// One more answer: to the question, or in the list that it is part of.
+    /// One more answer: to the request, or in the list that it is part of.
     fn take(&mut self, reply: Reply) -> Option<Said> {
         let Some(open) = self.open.last_mut() else {
             return Some(Said::Answer(reply));

@@ -52,7 +52,7 @@ pub(super) struct ServerShared {
     pub(super) rechannel: Notify,
     /// Calls so far: the connection is looked after while there are any.
     pub(super) calls: AtomicU64,
-    /// Answers so far: a server that answers is there, however long the line of questions is.
+    /// Answers so far: a server that answers is there, however long the line of requests is.
     pub(super) answers: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! The same question to several nodes, and as many answers as are needed.
+//! The same request to several nodes, and as many answers as are needed.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

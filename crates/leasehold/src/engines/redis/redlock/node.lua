@@ -190,7 +190,7 @@ function operations.release(line, _, id)
   return { known and known.till > now and 'released' or 'gone' }
 end
 
--- yield: id, session, who, lease, 1 if it waits. Gives back a vote that did not become a majority; the claim tries again later.
+-- yield: id, session, who, lease, 1 if it waits. Gives back a vote without a majority; the claim tries again later.
 function operations.yield(line, votes, id, session, who, lease, waits)
   if mine(line, id) then free(line) end
   if waits == '1' and votes <= 0 then wait(line, id, session, who, tonumber(lease)) end

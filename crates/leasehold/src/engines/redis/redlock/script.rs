@@ -142,7 +142,7 @@ pub(super) enum Vote {
         left: Duration,
         settled: bool,
     },
-    /// It began not long ago and stays out of votes for so long.
+    /// The node started a short time ago, and stays out of votes for so long.
     New(Duration),
     Held {
         wanted: bool,
