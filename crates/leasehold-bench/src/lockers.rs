@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::measure::{Outcome, Watch};
 use crate::memory::{one_thread, two_workers};
 
-/// Who locks, and on what.
+/// The ways of locking.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     OneThread,
@@ -45,7 +45,7 @@ impl How {
     }
 }
 
-/// What one locker had.
+/// The result of one locker.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Served {
     pub(crate) times: u64,
@@ -68,7 +68,7 @@ impl Served {
     }
 }
 
-/// What the parent asked for.
+/// The parent's order.
 struct Job {
     how: How,
     url: String,

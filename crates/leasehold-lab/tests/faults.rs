@@ -1,4 +1,4 @@
-//! How faults are put into a history: who is hit, and how long what nobody was told the end of can be in the way.
+//! How faults are put into a history: the processes that are hit, and how long a request without an end is in the way.
 
 use leasehold_lab::history::{Answer, Call, History, Hold, NEVER, Record, What, assemble};
 
@@ -66,7 +66,7 @@ fn a_cut_hits_whoever_works_there_and_nobody_else() {
         assert!(history.faults.is_empty(), "others are not hit");
         (hold.hit, hold.free)
     };
-    // What it sent may arrive when the cut is over, and stays for a lease.
+    // Its requests may arrive when the cut is over, and stay for a lease.
     assert_eq!(cut("w1.3/2"), (true, 4_000));
     assert_eq!(cut("w10.0/0"), (false, 20 + BEAT + 1_000));
 }

@@ -1,4 +1,4 @@
-//! What the tests of Leasehold are made of. Nothing that ships depends on it.
+//! Parts of the tests of Leasehold. Nothing that ships depends on it.
 //!
 //! - [`disk`]: a small disk that can be filled.
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.

@@ -69,12 +69,12 @@ impl Clock {
         })))
     }
 
-    /// Stands still but for [`skip`](Self::skip): what an engine does at one moment can be compared exactly.
+    /// Stands still but for [`skip`](Self::skip): the steps of an engine at one moment can be compared exactly.
     pub fn stopped() -> Self {
         Self(Source::Simulated(Box::default()))
     }
 
-    /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
+    /// Lets time pass while no task runs, as in a suspend. Only for a simulated clock; no effect otherwise.
     pub fn skip(&self, by: Duration) {
         if let Source::Simulated(simulated) = &self.0 {
             let _ = simulated.skipped.fetch_add(micros(by), Ordering::SeqCst);
@@ -155,7 +155,7 @@ impl Clock {
         UNIX_EPOCH + Duration::from_micros(wall)
     }
 
-    /// A moment of [`now`](Self::now) as an `Instant`, for callers who wait with one.
+    /// A moment of [`now`](Self::now) as an `Instant`, for callers that wait with one.
     pub(crate) fn instant_of(&self, moment: Micros) -> Instant {
         let (now, instant) = (self.now(), Instant::now());
         let ahead = Duration::from_micros(moment.saturating_sub(now));

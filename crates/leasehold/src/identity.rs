@@ -30,10 +30,10 @@ const COMMAND_MAX: usize = 256;
 /// Longer names of machines are cut: no machine has one.
 const HOST_MAX: usize = 255;
 
-/// What stands for a secret.
+/// Printed in place of a secret.
 const MASK: &str = "***";
 
-/// What the names of secrets have in them.
+/// Parts of the names that secrets have.
 const SECRETS: &[&str] = &[
     "password",
     "passwd",
@@ -69,7 +69,7 @@ impl Identity {
         Self::new(self.host, self.pid, command)
     }
 
-    /// The same process with a command line. What looks like a secret is masked: logins of URLs, and what follows
+    /// The same process with a command line. Secrets are masked: logins of URLs, and the words after
     /// `password`, `token`, `secret`, `key` and the like. A secret that looks like none is not found: do not ask for this
     /// where commands have such.
     ///
@@ -143,7 +143,7 @@ fn without_login(part: &str) -> String {
 
 /// Where the value begins of the first name of a secret in a text.
 fn secret_at(text: &str) -> Option<usize> {
-    // As long as the text: what is not ASCII stays as it is.
+    // Of the same length as the text: other characters than ASCII stay as they are.
     let lower = text.to_ascii_lowercase();
     let values = SECRETS.iter().flat_map(|name| {
         let found = lower.match_indices(name);

@@ -1,4 +1,4 @@
-//! What a line costs however long it is, and what ten thousand held locks cost while nothing happens.
+//! The cost of a line of any length, and of ten thousand held locks while nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

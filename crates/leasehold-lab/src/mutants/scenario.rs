@@ -18,7 +18,7 @@ pub(super) fn test_of(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix("test ")?.split_once(' ')
 }
 
-/// What the scenario found broken, if anything.
+/// The promise that the scenario found broken, if any.
 pub(super) fn catches(copy: &Copy, text: &str, planted: &str) -> Outcome<Option<String>> {
     let redis = text.contains("{redis}").then(Redis::start);
     let url = redis.as_ref().map(Redis::url).unwrap_or_default();

@@ -18,7 +18,7 @@ pub enum Enough {
     Hours(u64),
 }
 
-/// What the runs so far came to.
+/// The sum of the runs so far.
 #[derive(Debug, Default)]
 struct Sum {
     seeds: u64,

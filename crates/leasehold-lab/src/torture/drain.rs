@@ -1,4 +1,4 @@
-//! The end of a run: everybody ends, every name is free, nothing is left.
+//! The end of a run: every worker ends, every name is free, nothing is left.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::history::What;
 /// How long a worker may take for what it is doing, with nothing wrong any more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Everybody ends; then each name must be free, and nothing may be left of it. What is not so is noted.
+/// Every worker ends; then each name must be free, and nothing may be left of it. Exceptions are noted.
 pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
     run.workers.iter_mut().for_each(Worker::dismiss);
     if !all_have_ended(run).await? {

@@ -1,4 +1,4 @@
-//! What one task does: asks, holds, looks at its guard, tries effects, releases, all from its seed.
+//! One task: asks, holds, looks at its guard, tries effects, releases, all from its seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct Hand {
     pub(crate) lease: Duration,
     /// The longest it rests between two steps.
     pub(crate) rest: Duration,
-    /// What it locks, and how.
+    /// The names it locks, and how.
     pub(crate) names: Vec<(&'static str, Kind)>,
     pub(crate) ops: Arc<AtomicU64>,
 }
@@ -116,7 +116,7 @@ impl Hand {
                 ..call.clone()
             }),
         );
-        // In strict order nobody of this process is handed the grant.
+        // In strict order no other task of this process is handed the grant.
         let strict = self.random.one_in(4);
         let asked = lock(&self.client, &self.owner, kind, call, patience, strict);
         let asked = async {
@@ -196,7 +196,7 @@ impl Hand {
         }
     }
 
-    /// What can be seen of a guard while another one is looked at.
+    /// Notes the state of a guard while another one is looked at.
     fn note_outer(&self, outer: Option<(u64, &Guard)>) {
         match outer {
             Some((op, guard)) if guard.state() == State::Lost => self.log.note(op, What::Lost),
@@ -250,7 +250,7 @@ impl Hand {
             drop(guard);
         } else if let Ok(released) = guard.release().await {
             let held = released == Released::Released;
-            // Nobody else of this process waits, and nothing is re-entered: only the engine can have said so.
+            // No other task of this process waits, and nothing is re-entered: only the engine can have said so.
             let asked = self.alone && name != "again";
             self.log.note(op, What::Released { held, asked });
         }

@@ -74,9 +74,9 @@ pub(super) struct Run<'a> {
     deployment: Deployment,
     pub(super) workers: Vec<Worker>,
     pub(super) asked: Asked,
-    /// Who goes on when; the life tells whether it is still the one that was stopped.
+    /// The stopped workers, and when they go on; the life tells whether it is still the one that was stopped.
     resumes: Vec<(Instant, usize, u64)>,
-    /// What is wrong with servers and networks now, and the places where.
+    /// The disturbances of servers and networks now, and the places where.
     disturbed: JoinSet<Outcome<Place>>,
     /// Where something is wrong, or was until then.
     places: HashMap<Place, Option<Instant>>,
@@ -194,7 +194,7 @@ impl Run<'_> {
                 }
                 stopped
             }
-            // Of a lock that is taken away while the servers are out of order nobody knows whether it was.
+            // While the servers are out of order it is not known whether an eviction happened.
             FaultKind::Evict if self.places.get(&Place::Servers) == Some(&None) => false,
             FaultKind::Evict => self.evict(fault.draw).await?,
             // Servers are hit one fault after the other, each kind in its turn.
@@ -313,7 +313,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
     .await;
     with_servers(&servers, move |servers| servers.end(kind)).await?;
     if kind == FaultKind::ClockStep {
-        // What was granted before the clock went back lasts longer by so much.
+        // Grants from before the clock went back last longer by so much.
         sleep(LONGEST_STEP).await;
     }
     note(false);

@@ -28,7 +28,7 @@ fn busy_is_told_only_if_somebody_is_there() {
     let held = || hold("a", 1, [10, 20, 30, 40], 1);
     assert_broken([held(), tries(25)].concat(), &[]);
     assert_broken([held(), tries(60)].concat(), &[Promise::ToldOutcome]);
-    // Somebody stood in line, and failed later.
+    // A request stood in line, and failed later.
     let stood = vec![
         record(50, "c", 1, call(1, 1, 0)),
         record(70, "c", 1, What::Failed { perhaps: false }),
@@ -66,7 +66,7 @@ fn what_was_let_go_may_have_a_beat_under_way() {
     let told = |held| What::Released { held, asked: true };
     let lost = [(40, What::Lost), (41, What::Release), (42, told(false))];
     assert_in_the_way_until(heard + kept, &held_and(&lost));
-    // Nobody beats for what the engine has taken back, nor for the dead.
+    // No heartbeat is sent for a claim that the engine has taken back, nor for the dead.
     assert_in_the_way_until(42, &held_and(&[(40, What::Release), (42, told(true))]));
     let died = vec![record(40, "lab", 0, What::Crashed("a".into()))];
     assert_in_the_way_until(40 + kept, &[held_and(&[]), died].concat());
@@ -148,7 +148,7 @@ fn a_free_lock_keeps_somebody_waiting() {
     assert_broken(vec![left], &[Promise::Progress]);
 }
 
-/// Who is cut off while it waits may hold without knowing, lose that, join again and fail.
+/// A request that is cut off while it waits may hold without knowing, lose that, join again and fail.
 #[test]
 fn who_was_cut_off_in_line_may_have_held() {
     let with = |cut: Vec<Record>| {
@@ -170,7 +170,7 @@ fn who_was_cut_off_in_line_may_have_held() {
     assert_broken(with(Vec::new()), &[Promise::Progress]);
 }
 
-/// Who asks for several names has the first while the next is asked for, and is told of neither before that is over.
+/// A request for several names has the first while the next is asked for, and is told of neither before that is over.
 #[test]
 fn who_asks_for_several_may_have_held() {
     let with = |several| {

@@ -158,7 +158,7 @@ impl Redis {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         self.running
             .as_ref()

@@ -35,7 +35,7 @@ pub enum Ending {
 /// four times as close, after it.
 const OFFSETS: i64 = 21;
 
-/// Who acts around the edge, besides the dead process.
+/// The clients around the edge, besides the dead process.
 struct Cast {
     newcomer: Client,
     /// Of the claims that wait: their calls are made when the test wants them.
@@ -174,7 +174,7 @@ async fn look(cast: &Cast, names: &[Arc<Name>]) -> Vec<LineView> {
     lines
 }
 
-/// What is still in use after all have left.
+/// The names that are still in use after all have left.
 async fn left(cast: &Cast, names: &[Arc<Name>]) -> Option<Result<(), String>> {
     let gone = eventually("nothing is left", async || match look(cast, names).await {
         lines if lines.is_empty() => Ok(()),

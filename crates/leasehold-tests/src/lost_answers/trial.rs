@@ -29,7 +29,7 @@ pub(super) struct Trial {
     happened: AtomicBool,
 }
 
-/// What was not as it was told.
+/// An error if the state is not as it was told.
 type Verdict = Result<(), String>;
 
 impl Trial {
@@ -141,7 +141,7 @@ impl Trial {
         self.mend();
         let (holders, _) = seen(&self.direct, &self.name).await;
         match told {
-            Ok(None) => Err(format!("told busy, and nobody else asked: {holders:?}")),
+            Ok(None) => Err(format!("told busy, and no other client asked: {holders:?}")),
             Ok(Some(guard)) => {
                 let shown = holders == [guard.fence().get()];
                 shown
@@ -297,7 +297,7 @@ impl Trial {
             .map_err(|error| format!("the next: {error}"))
     }
 
-    /// What is held stays held for longer than a lease, and is released by its holder.
+    /// A held lock stays held for longer than a lease, and is released by its holder.
     async fn kept(&self, what: &str, guard: Guard) -> Verdict {
         self.a_lease().await;
         if guard.state() == State::Lost {

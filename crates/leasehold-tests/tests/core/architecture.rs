@@ -1,4 +1,4 @@
-//! Who may touch what: reads the source and keeps the layers apart.
+//! The layers: reads the source and keeps them apart.
 
 use std::path::{Path, PathBuf};
 

@@ -91,7 +91,7 @@ async fn a_suspend_is_a_loss_that_is_never_taken_back() {
     let guard = w.a.mutex("x").lock().await.unwrap();
     let token = guard.cancellation_token();
     w.clock.skip(LEASE * 2);
-    // Nobody has run since: the guard's own clock says it.
+    // No task has run since: the guard's own clock says it.
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert!(guard.remaining().is_zero());
     tokio::time::sleep(LEASE * 3).await;
@@ -221,7 +221,7 @@ async fn an_old_answer_does_not_end_a_new_grant() {
 async fn refused_at_the_second_place(w: &World, beats: Fault) -> leasehold::Error {
     let held = w.b.mutex("x").lock().await.unwrap();
     w.plan.set(Op::Heartbeat, beats);
-    // What is left behind is not to be freed by its release.
+    // The claim that is left behind is not to be freed by its release.
     w.plan.set(Op::Release, Fault::Hang);
     let wait = w.a.mutex("x");
     let (refused, released) = tokio::join!(wait.lock(), async {

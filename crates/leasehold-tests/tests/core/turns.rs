@@ -101,7 +101,7 @@ async fn a_try_finds_no_grant_that_only_lingers_in_its_way() {
     // Another lease, every task for itself: no turn at what lingers, and no wait for it.
     let strict = w.a.rwlock("x").strict();
     assert!(strict.try_write().await.unwrap().is_some());
-    // What a minimum hold keeps is kept for all.
+    // A minimum hold keeps every process out.
     let held = w.a.mutex("y").min_hold(LEASE);
     assert!(held.lock().await.unwrap().release().await.is_ok());
     assert!(w.a.mutex("y").try_lock().await.unwrap().is_none());

@@ -61,7 +61,7 @@ fn start_all(url: &str, lease_ms: u32, processes: u64) -> Vec<Process> {
     lockers
 }
 
-/// A dead holder's lock passes on after its lease, to whoever waits in another process.
+/// A dead holder's lock passes on after its lease, to the waiter in another process.
 fn dead_holder(url: &str) {
     let (mut holder, mut waiter) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock dead"));
@@ -142,7 +142,7 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
-/// What a role that watches the server reads of a claim and its release names no id.
+/// A role that watches the server reads no id in the statements of a claim and its release.
 #[test]
 fn ids_are_bound() {
     let server = Postgres::start();
@@ -248,7 +248,7 @@ fn a_killed_server_comes_back_with_every_lock() {
     assert!(fence(&other.ask("lock x")) > first);
 }
 
-/// A server that says nothing for longer than the lease: the holder is told before anybody else can get in.
+/// A server that says nothing for longer than the lease: the holder is told before another holder can get in.
 #[test]
 fn a_silent_server_ends_in_a_loss_that_is_told() {
     let server = MariaDb::start();

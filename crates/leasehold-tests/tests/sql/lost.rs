@@ -65,7 +65,7 @@ impl Cut {
         }
     }
 
-    /// Who holds and who waits, by the way that is not cut.
+    /// The holders and the waiters, by the way that is not cut.
     async fn line(&self, name: &Name) -> (usize, usize) {
         let lines = self.direct.inspect(&Query::name(name.clone())).await;
         let lines = lines.expect("seen");

@@ -1,4 +1,4 @@
-//! What is in the directory, and what others may do to it.
+//! The files in the directory, and damage by other programs.
 
 use super::*;
 

@@ -217,7 +217,7 @@ fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     }
 }
 
-/// It makes no difference whether somebody swept just before.
+/// A sweep just before makes no difference.
 fn swept_before(mut line: Line, after: &Line, op: &Op, at: Moment, said: (&Answer, &Vec<Change>)) {
     if matches!(op, Op::SweepDead(_)) {
         // A sweep before it might grant to the dead first.

@@ -65,10 +65,10 @@ impl Lock for Named {
     }
 }
 
-/// One node that everybody watches.
+/// One node that every waiter watches.
 struct Herd {
     host: String,
-    /// Who holds.
+    /// The holder.
     holder: Client,
     op: u64,
     log: Log,
@@ -113,7 +113,7 @@ impl Herd {
         Ok(())
     }
 
-    /// The holder deletes the node; whoever is first makes the next.
+    /// The holder deletes the node; the first client makes the next.
     async fn pass_on(&mut self) -> Outcome<()> {
         let log = match self.op {
             0 => self.log.clone(),
@@ -127,7 +127,7 @@ impl Herd {
         };
         log.note(self.op, told);
         let next = self.granted.1.recv().await;
-        (self.op, self.holder) = next.ok_or("nobody is left")?;
+        (self.op, self.holder) = next.ok_or("no client is left")?;
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "run plain-del",
     ),
     mutant(
-        "redis: a heartbeat renews whoever holds",
+        "redis: a heartbeat renews any holder",
         "engines/redis/line.lua",
         "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), claim.id)\n",
         "  redis.call('ZADD', line.deadlines, 'GT', int(deadline), claim.id)\n  for _, id in ipairs(redis.call('ZRANGE', line.order, 0, line.held - 1)) do redis.call('ZADD', line.deadlines, int(deadline), id) end\n",
@@ -124,7 +124,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis many::claims_that_were_refused_are_not_kept",
     ),
     mutant(
-        "redis: a hand-over tells nobody",
+        "redis: a hand-over tells no session",
         "engines/redis/line.lua",
         "if claim.id ~= asker then tell(line, claim, 'G'",
         "if claim.id == asker then tell(line, claim, 'G'",
@@ -180,7 +180,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis many::a_crowd_of_readers_is_granted_in_pieces_and_shown_in_pages",
     ),
     mutant(
-        "redis: who joins a crowd goes before it",
+        "redis: a claim that joins a crowd goes before it",
         "engines/redis/line.lua",
         "redis.call('ZADD', line.order, int(claim.arrival), claim.id)",
         "redis.call('ZADD', line.order, string.format('%.9f', 1 + 1 / claim.arrival), claim.id)",

@@ -112,7 +112,7 @@ struct World<L: Layout> {
     digest: String,
     now: u64,
     step: u64,
-    /// Who holds, and until when at least; the fence.
+    /// The holders, and until when at least; the fence.
     held: BTreeMap<String, (u64, u64)>,
     last: u64,
     done: Vec<String>,

@@ -23,7 +23,7 @@ pub(crate) struct Left {
     pub(crate) claims: [i64; 3],
 }
 
-/// What the script did.
+/// The outcome of a run of the script.
 #[derive(Debug)]
 pub(crate) struct Did {
     /// When, as the script saw it.

@@ -1,4 +1,4 @@
-//! What is lost on the way.
+//! Answers that are lost on the way.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_lost_watch_event_is_made_up_for() {
     }
 }
 
-/// Whoever stops waiting for an answer that is still on its way leaves no node.
+/// A call that is dropped while its answer is still on its way leaves no node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_future_dropped_while_the_create_is_in_flight_leaves_no_node() {
     let server = ZooKeeper::start();

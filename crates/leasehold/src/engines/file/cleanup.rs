@@ -183,7 +183,7 @@ impl Floor {
     }
 }
 
-/// What is damaged counts as nothing: the wall clock is the floor as well.
+/// A damaged file counts as 0: the wall clock is the floor as well.
 fn read(file: &File) -> u64 {
     let mut bytes = [0; 16];
     if file.read_exact_at(&mut bytes, 0).is_err() {

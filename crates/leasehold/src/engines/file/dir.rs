@@ -124,7 +124,7 @@ fn make(path: &Path) -> Result<(), Trouble> {
     })
 }
 
-/// Refuses a directory that is not this user's alone, or not of this machine alone. What is looked at is what was
+/// Refuses a directory that is not this user's alone, or not of this machine alone. The checks read the handle that was
 /// opened, and no link was followed to it.
 fn check(path: &Path) -> Result<(), Trouble> {
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

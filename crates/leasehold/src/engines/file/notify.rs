@@ -36,7 +36,7 @@ pub(super) struct Post(Arc<Office>);
 #[derive(Debug)]
 struct Office {
     socket: UnixDatagram,
-    /// What did not fit into a socket's queue yet, in order.
+    /// Messages that did not fit into a socket's queue yet, in order.
     held_back: Shared<HashMap<SessionId, VecDeque<Vec<u8>>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of the record being written, the state is the one before it or the new one.
+//! Any damage to the bytes of the record being written leaves the state before it or the new one.
 
 use proptest::prelude::*;
 

@@ -20,12 +20,12 @@ pub(super) struct Store {
     path: PathBuf,
     name: Name,
     boot: BootId,
-    /// What was read, and what is to be written. Kept for the next time.
+    /// A buffer for reading and writing, kept for the next time.
     bytes: Vec<u8>,
     next: Vec<u8>,
 }
 
-/// What came of trying to lock a line's file.
+/// The outcome of trying to lock a line's file.
 pub(super) enum Lock<'a> {
     Got(Locked<'a>),
     /// Another process, or another session of this one, is at work on the line.

@@ -1,4 +1,4 @@
-//! What the answers of the script mean.
+//! The answers of the script.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn words(answer: Reply) -> Result<String, Trouble> {
     }
 }
 
-/// When a claim was granted that nobody else was there to see: microseconds of the server's clock.
+/// When a claim was granted that no other client has seen: microseconds of the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since(pub(super) u64);
 
@@ -35,7 +35,7 @@ pub(super) struct Answer {
     pub(super) now: u64,
 }
 
-/// What the script says to a claim; and since when it holds, if nobody else was there.
+/// The answer to a claim; and since when it holds, if no other client was in the line.
 pub(super) fn claimed(answer: Reply) -> Result<(Answer, Option<Since>), Trouble> {
     let answer = words(answer)?;
     let Some((seconds, rest)) = answer
@@ -51,7 +51,7 @@ pub(super) fn claimed(answer: Reply) -> Result<(Answer, Option<Since>), Trouble>
     Ok((Answer { standing, now }, Some(Since(now))))
 }
 
-/// What the script says of one claim.
+/// The answer about one claim.
 pub(super) fn standing(answer: Reply) -> Result<Answer, Trouble> {
     let answer = words(answer)?;
     let mut words = answer.split(' ');
@@ -113,7 +113,7 @@ pub(super) fn released(answer: Reply) -> Result<(Release, bool), Trouble> {
     }
 }
 
-/// The fences of those who lost the lock.
+/// The fences of the evicted holders.
 pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
     answer
         .list()?

@@ -1,4 +1,4 @@
-//! What a URL says.
+//! Options of the URL.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use super::error::Trouble;
 /// The oldest version the script runs on.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Refuses a replica, an old server, and one that throws keys away when its memory is full. What the server does not
-/// let us see is not held against it.
+/// Refuses a replica, an old server, and one that throws keys away when its memory is full. A setting that the server
+/// does not show is taken to be good.
 pub(super) fn check(infos: &[&Reply], role: &Reply, evicting: bool) -> Result<(), Trouble> {
     let text = infos.iter().filter_map(|info| (*info).clone().text().ok());
     let text: String = text.collect();

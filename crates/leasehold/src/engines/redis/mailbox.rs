@@ -1,4 +1,4 @@
-//! What the sessions of one process hear from the servers: one subscription for all of them.
+//! Messages of the servers to the sessions of one process: one subscription for all of them.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -9,7 +9,7 @@ use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// Whom to tell what.
+/// The receivers of messages.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     sessions: Shared<ById<SessionId, Inbox>>,
@@ -36,14 +36,14 @@ impl Mailbox {
         }
     }
 
-    /// Tells what a message says. One that makes no sense is left out: the next heartbeat tells the same.
+    /// Tells the content of a message. One in another format is left out: the next heartbeat tells the same.
     pub(super) fn heard(&self, message: &[u8]) {
         let Ok(message) = std::str::from_utf8(message) else {
             return;
         };
         for line in message.lines() {
             let Some((session, event)) = read(line) else {
-                tracing::debug!("a message that makes no sense");
+                tracing::debug!("a message that no script of this version sends is ignored");
                 continue;
             };
             let inbox = self.sessions.lock().get(&session).cloned();
@@ -89,7 +89,7 @@ fn event<'a>(
     })
 }
 
-/// What those who are evicted are told.
+/// The message to an evicted holder.
 pub(super) fn eviction(by: &str, why: &str) -> String {
     let text = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     format!("{} {}", text(by), text(why))

@@ -1,4 +1,4 @@
-//! What is believed of a message: every client with a right to the channels can write one.
+//! Trust in messages: every client with a right to the channels can write one.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ pub(super) struct Mine {
     /// Since when it holds, if it was alone then: its release finds it alone, most likely.
     pub(super) alone: Option<Since>,
     asking: Asking,
-    /// What a message said of its end.
+    /// The end that a message told of.
     ended: Option<Ended>,
 }
 

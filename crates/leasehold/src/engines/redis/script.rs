@@ -9,7 +9,7 @@ use crate::clock::micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 use crate::name::Name;
 
-/// The rule of a line, as the server runs it: what is common first.
+/// The rule of a line, as the server runs it: the common part first.
 pub(super) const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",

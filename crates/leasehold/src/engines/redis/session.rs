@@ -19,14 +19,14 @@ use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
 
-/// A session: what it may have in which lines.
+/// A session: the claims that it may have.
 pub(super) struct RedisSession {
     pub(super) servers: Arc<Servers>,
     id: SessionId,
     /// The session as claims name it.
     text: String,
     who: String,
-    /// What may be in a line, to be released when the session closes.
+    /// Claims that may be in a line, to be released when the session closes.
     pub(super) mine: Shared<ById<ClaimId, Mine>>,
 }
 
@@ -197,12 +197,12 @@ impl Session for RedisSession {
     }
 }
 
-/// Who asks, as it is stored: host and command may hold spaces, a process id does not.
+/// The claiming process as it is stored: host and command may hold spaces, a process id does not.
 pub(super) fn who_text(who: &Identity) -> String {
     format!("{}\n{}\n{}", who.pid, who.host, who.command)
 }
 
-/// Who asked, as it was stored; cut, because another program may have written it.
+/// The claiming process as it was stored; cut, because another program may have written it.
 pub(super) fn who(text: &str) -> Option<Identity> {
     let mut parts = text.splitn(3, '\n');
     let pid = parts.next()?.parse().ok()?;

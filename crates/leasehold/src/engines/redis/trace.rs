@@ -1,4 +1,4 @@
-//! What an eviction leaves behind: an entry in a stream.
+//! The trace of an eviction: an entry in a stream.
 
 use super::client::Call;
 use crate::engine::Identity;
@@ -7,7 +7,7 @@ use crate::name::Name;
 /// How many evictions are remembered.
 const TRACES: &str = "1000";
 
-/// Notes who lost a name (by their fences, or as owners), by whom and why.
+/// Notes an eviction: the losers (by their fences, or as owners), the evictor and the reason.
 pub(super) fn eviction(
     key: &str,
     name: &Name,

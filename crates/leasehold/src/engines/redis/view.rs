@@ -1,4 +1,4 @@
-//! What `inspect` shows of the servers.
+//! `inspect` of the servers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use super::session::who;
 use crate::engine::{ClaimView, LineView, Query};
 use crate::name::Name;
 
-/// What is asked for: one line, or all in use.
+/// Answers a query: one line, or all in use.
 pub(super) async fn look(servers: &Servers, query: &Query) -> Result<Vec<LineView>, Trouble> {
     match &query.name {
         Some(name) => Ok(line(servers, name).await?.into_iter().collect()),

@@ -101,7 +101,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What a server answers.
+/// A server's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Reply {
     Nil,

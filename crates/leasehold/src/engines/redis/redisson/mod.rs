@@ -79,7 +79,7 @@ impl Redisson {
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
     }
 
-    /// Whoever lost it, as whatever kind of lock it was.
+    /// Evicts, from any kind of lock; the owners that lost it.
     async fn take_away(
         &self,
         name: &Name,

@@ -1,4 +1,4 @@
-//! What `inspect` shows.
+//! `inspect` of Redisson's locks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use crate::clock::micros;
 use crate::engine::{ClaimView, Clock, Identity, LineView, Query};
 use crate::name::Name;
 
-/// What is asked for: one line, or all that are known.
+/// Answers a query: one line, or all that are known.
 pub(super) async fn look(hub: &Hub, query: &Query) -> Result<Vec<LineView>, Trouble> {
     match &query.name {
         Some(name) => Ok(line(hub, name).await?.into_iter().collect()),
@@ -23,7 +23,7 @@ pub(super) async fn look(hub: &Hub, query: &Query) -> Result<Vec<LineView>, Trou
     }
 }
 
-/// Who holds a name, as any kind of lock, and who of this process waits for it; none if nobody does.
+/// The holders of a name, as any kind of lock, and its waiters of this process; none if there are none.
 async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
     let kinds = hub.kinds.all();
     let runs = kinds.map(|kind| Run::look(kind, name));

@@ -81,7 +81,7 @@ impl Engine for Redlock {
         use Verdict::{Fenced, Kept};
         Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
             .scope("every process that reaches a majority of these servers, while no clock of theirs steps")
-            .dead_holder("when its lease ends, and whoever waits asks again")
+            .dead_holder("when its lease ends, and waiters ask again")
             .fences("the largest that a majority of the servers has seen, and more")
             .mutex_only()
             .unordered()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::super::client::{Channel, Common, Heard, Reply, Server};
+use super::super::client::{Channel, Common, Reply, Server, Unasked};
 use super::super::config::Config as Redis;
 use super::super::error::Trouble;
 use super::super::fit::field;
@@ -20,7 +20,7 @@ pub(super) struct Node {
     link: OnceLock<Arc<Server>>,
 }
 
-/// What a node answers for each name of each run.
+/// The node's answer for each name of each run.
 pub(super) type Answers = Vec<Vec<Reply>>;
 
 impl Node {
@@ -41,9 +41,9 @@ impl Node {
                 config: self.config.clone(),
                 script: script::TEXT,
                 hear: Arc::new(move |heard| match heard {
-                    Heard::Message { message, .. } => post.heard(at, message),
+                    Unasked::Message { message, .. } => post.heard(at, message),
                     // The next look makes up for it; one node is not worth more.
-                    Heard::Missed => {}
+                    Unasked::Missed => {}
                 }),
             };
             let channel = self.config.keys.channel(&self.post.address);

@@ -1,4 +1,4 @@
-//! What `inspect` shows: what a majority of nodes agrees on.
+//! `inspect`: the state that a majority of nodes agrees on.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ impl Nodes {
                     .fold(Run::new("look"), |run, name| run.look(keys, name))
             })
             .collect();
-        // Every node is waited for: what a few of them show may be old.
+        // Every node is waited for: the answers of a few may be old.
         let said = self.ask(runs, self.config.unhurried(), |_| false).await;
         let answered: Vec<_> = said.iter().flatten().flatten().collect();
         if answered.len() < self.majority() {
