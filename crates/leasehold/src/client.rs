@@ -250,10 +250,10 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
-        let keeper = self.0.turns.keeper();
-        keeper.close();
+        let manager = self.0.turns.manager();
+        manager.close();
         self.0.turns.close();
-        let abandoned = keeper.drain(patience).await?;
+        let abandoned = manager.drain(patience).await?;
         Ok(Shutdown { abandoned })
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::session::Keeper;
-use crate::turns::{Bound, Terms, Turns};
+use crate::session::Manager;
+use crate::turns::{Bound, Queues, Terms, Turns};
 
 /// How to connect.
 ///
@@ -111,11 +111,12 @@ impl Options {
         }
         let who = self.identity.unwrap_or_else(Identity::of_this_process);
         let patience = self.patience.unwrap_or(PATIENCE);
-        let open = || Keeper::open(&*engine, &who, &self.clock);
-        let keeper = patiently(patience, &self.clock, open).await?;
+        let queues = Arc::<Queues>::default();
+        let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
+        let manager = patiently(patience, &self.clock, open).await?;
         let mut terms = Terms::default();
         terms.lease = self.lease.unwrap_or(terms.lease);
-        let turns = Turns::new(keeper, self.bound);
+        let turns = Turns::new(manager, self.bound, queues);
         Ok(Client::new(turns, engine, who, terms))
     }
 }

@@ -31,10 +31,10 @@ pub enum State {
     Lost,
 }
 
-/// Who wants to know when something about a grant changed.
-pub(crate) trait Home: Send + Sync {
-    /// The grant is wanted, lost, or its parking time is over: look at it again.
-    fn look(&self, grant: &Arc<Grant>);
+/// Hears what changes about grants.
+pub(crate) trait GrantObserver: Send + Sync {
+    /// The grant is wanted, lost, or its parking time is over.
+    fn grant_changed(&self, grant: &Arc<Grant>);
 }
 
 /// The engine's yes to one claim, shared by all turns that use it.
@@ -88,7 +88,7 @@ impl Grant {
         Arc::new(self.claim.clone())
     }
 
-    /// The fence of the next turn, while there are any. Asked for under the lock of its home: by one at a time.
+    /// The fence of the next turn, while there are any. Asked for under the lock of its queue: by one at a time.
     pub(crate) fn next_fence(&self) -> Option<Fence> {
         let turn = self.turns.load(Ordering::Relaxed);
         if turn >= self.block {

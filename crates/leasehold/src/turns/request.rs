@@ -1,4 +1,4 @@
-//! What a task asks of its local line.
+//! What a task asks of its queue.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::claim::Mode;
 use crate::clock::Micros;
 use crate::session::Confirmed;
 
-/// One task's request, as the local line sees it.
+/// One task's request, as the queue sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
     pub(crate) terms: Terms,
@@ -23,7 +23,7 @@ pub(crate) struct Ask {
     pub(super) confirmed: Confirmed,
 }
 
-impl Ask {
+impl Request {
     pub(crate) fn new(
         mode: Mode,
         waits: bool,
