@@ -111,11 +111,11 @@ impl Url {
 
     /// The hosts taken apart, each with this port if it was given none.
     #[cfg(any(
-    feature = "zookeeper",
-    feature = "etcd",
-    feature = "postgres",
-    feature = "mysql"
-))]
+        feature = "zookeeper",
+        feature = "etcd",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
