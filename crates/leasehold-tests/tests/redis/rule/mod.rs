@@ -18,11 +18,11 @@ use self::sequence::Sequence;
 use self::server::Server;
 
 const SCRIPT: &str = concat!(
-    include_str!("../../../../leasehold/src/engines/redis/alone.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/alone.lua"),
     "\n",
-    include_str!("../../../../leasehold/src/engines/redis/store.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/store.lua"),
     "\n",
-    include_str!("../../../../leasehold/src/engines/redis/line.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/line.lua"),
 );
 
 const KEYS: [&str; 3] = ["t:{00}:x", "t:{00}wx", "t:{00}dx"];

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
+use super::super::words::fence;
 use super::kind::Kind;
 use crate::claim::{Claim, Mode};
 use crate::engine::{Held, Release};

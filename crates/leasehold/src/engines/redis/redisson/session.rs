@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::error::Trouble;
-use super::super::session::who_text;
+use super::super::words::who_text;
 use super::channels::Waiter;
 use super::hub::Hub;
 use super::kind::Kind;

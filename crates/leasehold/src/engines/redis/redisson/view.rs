@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
-use super::super::scan;
-use super::super::session::who;
+use super::super::inspect;
+use super::super::words::who;
 use super::channels::Waiter;
 use super::hub::Hub;
 use super::kind::{Kind, name_of, pattern};
@@ -52,7 +52,7 @@ async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
 /// Every name that one of ours holds, or waits for in this process. Of a name that only Java uses nothing tells that
 /// it is a lock.
 async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
-    let mut names = scan::names(hub.link(), &pattern(), name_of).await?;
+    let mut names = inspect::names(hub.link(), &pattern(), name_of).await?;
     names.extend(
         hub.channels
             .waiters()

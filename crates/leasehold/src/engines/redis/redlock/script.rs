@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
 use super::super::keys::{Keys, claim_id, claim_text};
+use super::super::words::fence;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::micros;
 use crate::fence::Fence;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
-use super::super::scan;
-use super::super::session::who;
+use super::super::inspect;
+use super::super::words::who;
 use super::calls::Said;
 use super::node::{Answers, Node};
 use super::nodes::Nodes;
@@ -103,7 +103,7 @@ impl Nodes {
 async fn node_names(nodes: &Nodes, node: &Node) -> std::result::Result<BTreeSet<Name>, Trouble> {
     let keys = nodes.config.keys();
     node.link().ready().await?;
-    scan::names(node.link(), &keys.pattern(), |key| keys.name(key)).await
+    inspect::names(node.link(), &keys.pattern(), |key| keys.name(key)).await
 }
 
 fn time(micros: u64) -> SystemTime {

@@ -1,9 +1,9 @@
 //! The script: how it is called.
 
+use super::super::client::{Call, Reply};
+use super::super::error::Trouble;
+use super::super::keys::{Keys, hex};
 use super::answer::{SECOND, Since};
-use super::client::{Call, Reply};
-use super::error::Trouble;
-use super::keys::{Keys, hex};
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::fence::{FENCE_BLOCK, Fence};

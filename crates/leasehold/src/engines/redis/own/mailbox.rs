@@ -1,9 +1,9 @@
 //! Messages of the servers to the sessions of one process: one subscription for all of them.
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 
+use super::super::keys::{claim_id, session_id};
 use super::answer::held;
-use super::keys::{claim_id, session_id};
 use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;
@@ -89,14 +89,9 @@ fn event<'a>(
     })
 }
 
-/// The message to an evicted holder.
-pub(super) fn eviction(by: &str, why: &str) -> String {
-    let text = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    format!("{} {}", text(by), text(why))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::words::eviction;
     use super::*;
 
     #[test]

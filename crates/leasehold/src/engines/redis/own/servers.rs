@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Call, Channel, Cluster, Common, Reply, Server, Unasked};
-use super::config::{Config, Shape};
-use super::error::Trouble;
-use super::keys::Bucket;
+use super::super::client::{Call, Channel, Cluster, Common, Reply, Server, Unasked};
+use super::super::config::{Config, Shape};
+use super::super::error::Trouble;
+use super::super::keys::Bucket;
 use super::mailbox::Mailbox;
 use super::script::{self, Run};
 use crate::sync::Shared;

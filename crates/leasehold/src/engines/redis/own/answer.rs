@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::client::Reply;
-use super::error::Trouble;
+use super::super::client::Reply;
+use super::super::error::Trouble;
+use super::super::words::fence;
 use crate::claim::Mode;
 use crate::engine::{Held, Release, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};
@@ -78,15 +79,6 @@ pub(super) fn standing(answer: Reply) -> Result<Answer, Trouble> {
         _ => return Err(Trouble::strange(answer)),
     };
     Ok(Answer { standing, now })
-}
-
-/// The largest fence that the script gives: Lua counts in doubles.
-pub(super) const MOST: u64 = (1 << 53) - 1;
-
-/// A fence as a server told it.
-pub(super) fn fence(number: u64) -> Result<Fence, Trouble> {
-    let bounded = Fence::bounded(number, MOST);
-    bounded.ok_or_else(|| Trouble::Strange(format!("the fence {number}, above 2^53")))
 }
 
 fn number(word: Option<&str>, of: &str) -> Result<u64, Trouble> {

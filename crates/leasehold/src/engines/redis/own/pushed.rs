@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use super::answer::{MOST, Since};
+use super::super::words::MOST;
+use super::answer::Since;
 use super::session::RedisSession;
 use crate::claim::{Claim, ClaimId};
 use crate::engine::{Clock, Ended, Event, Held, Inbox, Micros, Standing};
