@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_is_not_repeated() {
+    fn a_wrong_port_is_not_repeated() {
         for text in [
             "",
             ":1",

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_link_that_anybody_could_have_planted() {
+    fn refuses_a_link_that_another_user_could_have_planted() {
         let temp = tempfile::tempdir().unwrap();
         let (real, link) = (temp.path().join("real"), temp.path().join("link"));
         let _ = Dir::open(&real).unwrap();
