@@ -1,4 +1,4 @@
-//! `run` when all is well: what the child gets, who waits, what passes through.
+//! `run` when all is well: the child's environment, waiting, and what passes through.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -348,7 +348,7 @@ fn close(open: Open, last: Micros) -> Hold {
         // The lock of a dead holder is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
         told if hold.told_held => told,
-        // Also who is told that it was lost: the engine may keep it until the lease is over there too.
+        // Also a holder that is told that it was lost: the engine may keep it until the lease is over there too.
         _ => hold
             .end
             .max(open.until.min(last))

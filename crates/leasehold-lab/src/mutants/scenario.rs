@@ -74,7 +74,7 @@ fn run(mut command: Command) -> Outcome<Option<ExitStatus>> {
     }
 }
 
-/// The promises that a scenario names, what a test panicked with, or the last thing that was said.
+/// The promises that a scenario names, the panic of a test, or the last line of output.
 fn promises(output: &str) -> String {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let named = output

@@ -1,4 +1,4 @@
-//! The rules about who is in line, one by one.
+//! The rules about requests in line, one by one.
 
 use leasehold_lab::check::Promise;
 use leasehold_lab::history::{Call, Record, What};

@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) end: u64,
     /// How many heartbeats each client may send.
     pub(crate) beats: u8,
-    /// How many messages may be under way; what comes on top is lost.
+    /// How many messages may be under way; further ones are lost.
     pub(crate) room: usize,
     /// Whether messages may be lost, and clients fall silent.
     pub(crate) faults: bool,

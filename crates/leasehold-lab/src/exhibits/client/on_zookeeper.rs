@@ -43,7 +43,7 @@ async fn create(client: &Client, data: &str) -> Outcome<bool> {
     }
 }
 
-/// One node; whose name is in it holds the lock.
+/// One node; the client whose name is in it holds the lock.
 struct Named {
     client: Client,
 }

@@ -1,5 +1,5 @@
 //! The contract in Redisson's layout, for each kind of lock. Left out is what the layout cannot say: the waiters of
-//! another process (so nothing lingers), writers and heavy claims before those who came later, and a semaphore's name
+//! another process (so nothing lingers), writers and heavy claims before later ones, and a semaphore's name
 //! that is free for another use once it is idle.
 
 use std::sync::OnceLock;
