@@ -224,7 +224,7 @@ impl Hand {
         };
         for _ in 0..steps {
             let now_lost = guard.state() == State::Lost;
-            // Only a holder that is alone changes the resource. That it looked is no protection: it may stand still here.
+            // Only a holder that is alone changes the resource. A look is no protection: it may stand still now.
             if alone {
                 let _ = self.gate.knock(&name, &who, fence)?;
             }
