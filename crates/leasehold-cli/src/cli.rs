@@ -82,7 +82,8 @@ pub(crate) struct RunArgs {
     /// How many permits the semaphore has.
     #[arg(long, value_name = "N", requires = "permits")]
     pub(crate) of: Option<u32>,
-    /// If a surrounding run holds the lock, run under its grant instead of refusing.
+    /// If a surrounding run holds the lock, run under its grant instead of refusing; a grant for less (shared, fewer
+    /// permits) is refused.
     #[arg(long)]
     pub(crate) reenter: bool,
     /// Let `status` show the command's arguments too, to every user of the same locks; secrets are masked.

@@ -58,10 +58,7 @@ impl Identity {
 
     /// This host, this process, its program's name.
     pub fn of_this_process() -> Self {
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+        let host = host();
         let program = std::env::args_os().next().unwrap_or_default();
         Self::new(host, std::process::id(), program_name(&program))
     }
@@ -158,6 +155,19 @@ fn secret_at(text: &str) -> Option<usize> {
         })
     });
     values.min()
+}
+
+/// The name of this machine.
+#[cfg(unix)]
+fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// The name of this machine.
+#[cfg(windows)]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 impl fmt::Display for Identity {

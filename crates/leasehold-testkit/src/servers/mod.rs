@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod database;
+pub mod etcd;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;

@@ -193,6 +193,11 @@ fn networked(kind: u64) -> Option<&'static str> {
 }
 
 fn boot_id() -> Result<BootId, Trouble> {
+    if !cfg!(target_os = "linux") {
+        let what = "this engine tells one boot from the next by Linux's boot id, and this system has none: \
+                    use sqlite: for the processes of one machine";
+        return Err(Trouble::new(ErrorKind::Unsupported, what.to_owned()));
+    }
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(path).map_err(|error| io("read", path, &error))?;
     let number = u128::from_str_radix(&text.trim().replace('-', ""), 16);
