@@ -204,7 +204,10 @@ fn boot_id() -> Result<BootId, Trouble> {
     number.map(u128::to_be_bytes).map_err(|_| {
         Trouble::new(
             ErrorKind::Unavailable,
-            format!("{} holds no boot id", path.display()),
+            format!(
+                "{} does not hold the boot id that Linux writes there",
+                path.display()
+            ),
         )
     })
 }

@@ -52,7 +52,9 @@ impl Config {
         let longest = match longest.map(str::parse) {
             None => LONGEST,
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
-            Some(_) => return wrong("longest is the longest lease, in whole seconds"),
+            Some(_) => {
+                return wrong("longest is not a whole number of seconds above 0, the longest lease");
+            }
         };
         Ok(Self { redis, longest })
     }
