@@ -44,7 +44,6 @@ struct Desk {
     open: HashMap<(u32, u64), Open>,
     /// The open requests of a process that may be stopped or killed.
     of: HashMap<u32, Vec<u64>>,
-    /// The killed processes.
     dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
     /// The processes that are cut off, and since when.

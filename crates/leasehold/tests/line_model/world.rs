@@ -222,7 +222,6 @@ impl World {
         }
     }
 
-    /// The line looks at its clock.
     pub(crate) fn sweep(&self, state: &mut State) {
         let before = held(&state.line);
         let changes = state.line.sweep(moment(state));
@@ -364,7 +363,6 @@ impl Message {
     }
 }
 
-/// The holders, with their fences.
 fn held(line: &Line) -> Vec<(ClaimId, u64)> {
     let holders = line.holders();
     let held = holders.filter_map(|place| Some((place.id, place.fence?.get())));

@@ -68,7 +68,6 @@ impl Lock for Named {
 /// One node that every waiter watches.
 struct Herd {
     host: String,
-    /// The holder.
     holder: Client,
     op: u64,
     log: Log,

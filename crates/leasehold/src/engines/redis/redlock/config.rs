@@ -59,7 +59,6 @@ impl Config {
         Ok(Self { redis, longest })
     }
 
-    /// The settings of each node.
     pub(super) fn nodes(&self) -> impl Iterator<Item = Redis> {
         let alone = |host: &Address| Redis {
             hosts: vec![host.clone()],
