@@ -53,7 +53,7 @@ impl Config {
             None => LONGEST,
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
             Some(_) => {
-                return wrong("longest is not a whole number of seconds above 0, the longest lease");
+                return wrong("longest is not a whole number of seconds above 0");
             }
         };
         Ok(Self { redis, longest })
