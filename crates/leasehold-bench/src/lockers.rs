@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use crate::measure::{Outcome, Watch};
 use crate::memory::{one_thread, two_workers};
 
-/// The ways of locking.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     OneThread,
@@ -45,7 +44,6 @@ impl How {
     }
 }
 
-/// The result of one locker.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Served {
     pub(crate) times: u64,
@@ -68,7 +66,6 @@ impl Served {
     }
 }
 
-/// The parent's order.
 struct Job {
     how: How,
     url: String,

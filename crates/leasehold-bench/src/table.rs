@@ -13,7 +13,6 @@ pub(crate) struct Row {
     pub(crate) met: Option<bool>,
 }
 
-/// The goal of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
     AtMost(f64),

@@ -86,7 +86,7 @@ pub(crate) struct RunArgs {
     /// permits) is refused.
     #[arg(long)]
     pub(crate) reenter: bool,
-    /// Let `status` show the command's arguments too, to each user who may look; what looks like a secret is masked.
+    /// Let `status` show the command's arguments too, to every user of the same locks; secrets are masked.
     #[arg(long)]
     pub(crate) show_args: bool,
     /// Give the command LEASEHOLD_URL with its password, for nested runs.

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_passed_on_has_no_password() {
+    fn the_url_passed_on_has_no_password() {
         for (given, passed) in [
             ("redis://:s3cret@h:1/2", "redis://h:1/2"),
             (

@@ -1,4 +1,4 @@
-//! `leasehold schema`: the tables, for those who run migrations themselves.
+//! `leasehold schema`: the tables, for programs with migrations of their own.
 
 use clap::Args;
 

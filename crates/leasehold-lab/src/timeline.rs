@@ -1,4 +1,4 @@
-//! A history as a picture: one lane per client, waits thin, holds thick, what is broken in red.
+//! A history as a picture: one lane per client, waits thin, holds thick, broken promises in red.
 
 use std::fmt::Write;
 

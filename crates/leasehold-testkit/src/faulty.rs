@@ -108,7 +108,7 @@ impl Plan {
         state.chance = None;
     }
 
-    /// Forgets what was [`set`](Self::set); what happens by chance goes on.
+    /// Forgets the faults that were [`set`](Self::set); those by chance go on.
     pub fn unset(&self) {
         self.state().faults.clear();
     }

@@ -16,7 +16,8 @@ use crate::turns::{Terms, Turns};
 /// that the default: `file:` in this user's own directory.
 ///
 /// # Errors
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise those of the engine.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise those
+/// of the engine.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_secret_is_shown_as_it_is() {
+    fn a_text_without_a_secret_is_shown_as_it_is() {
         let words = ["rsync", "-a", "--delete", "/srv/", "host:/backup/", "a@b"];
         assert_eq!(shown(&words), words.join(" "));
     }

@@ -18,7 +18,7 @@
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |
 //!
-//! # What is promised
+//! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
 //! lets another holder in. If your process stands still it may still run one step before it looks: pass

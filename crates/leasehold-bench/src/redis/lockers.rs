@@ -14,7 +14,6 @@ use crate::memory::one_thread;
 /// Long enough that no lock is lost in a benchmark.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The kinds of lockers.
 enum Locker {
     Strict(leasehold::Client),
     Turns(leasehold::Client),

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_again() {
+    fn a_tally_is_read_as_it_was_written() {
         let mut tally = Tally::default();
         for _ in 0..98 {
             tally.waited(Duration::from_micros(100));

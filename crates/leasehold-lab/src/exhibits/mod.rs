@@ -91,7 +91,6 @@ pub fn run(names: &[String], into: &Path) -> Outcome<bool> {
     Ok(good)
 }
 
-/// The result of one play.
 struct Played {
     verdict: Verdict,
     remark: Option<String>,

@@ -26,7 +26,6 @@ pub(super) enum On {
     ZooKeeper,
 }
 
-/// The servers that run.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     redis: Option<Redis>,

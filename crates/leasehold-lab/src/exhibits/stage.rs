@@ -213,7 +213,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says a word that only some locks know; what it answers.
+    /// Sends a command that only some locks know; the answer.
     pub(super) fn says(&mut self, word: &str) -> String {
         self.process.ask(word)
     }

@@ -28,7 +28,7 @@ pub enum Point {
     Fault,
 }
 
-/// One choice: whose, where, and which of them.
+/// One choice: the actor, the place, and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The task, or the client behind the tasks.

@@ -142,7 +142,7 @@ pub enum Step {
 /// One task of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// Whose.
+    /// The client.
     pub client: usize,
     /// Its steps.
     pub steps: Vec<Step>,
@@ -159,7 +159,7 @@ pub enum Fate {
     Unsure,
 }
 
-/// When it happens: to whom, what, from when, how long.
+/// An event: the client, the kind, from when, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
     /// Which client.

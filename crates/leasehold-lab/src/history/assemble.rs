@@ -44,7 +44,6 @@ struct Desk {
     open: HashMap<(u32, u64), Open>,
     /// The open requests of a process that may be stopped or killed.
     of: HashMap<u32, Vec<u64>>,
-    /// The killed processes.
     dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
     /// The processes that are cut off, and since when.
@@ -348,7 +347,7 @@ fn close(open: Open, last: Micros) -> Hold {
         // The lock of a dead holder is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
         told if hold.told_held => told,
-        // Also who is told that it was lost: the engine may keep it until the lease is over there too.
+        // Also a holder that is told that it was lost: the engine may keep it until the lease is over there too.
         _ => hold
             .end
             .max(open.until.min(last))

@@ -18,7 +18,6 @@ pub enum Enough {
     Hours(u64),
 }
 
-/// The sum of the runs so far.
 #[derive(Debug, Default)]
 struct Sum {
     seeds: u64,

@@ -83,7 +83,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const CLIENTS: u64 = 3;
 const ROUNDS: u64 = 6;
 
-/// How far apart the clocks of the clients and of the engine may run, in millionths: what a lease allows for.
+/// How far apart the clocks of the clients and of the engine may run, in millionths: the allowance of a lease.
 const DRIFT: u64 = 20_000;
 
 /// How long a lease is by our clock if the engine's is slow.

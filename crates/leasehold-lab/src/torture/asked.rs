@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_re_enters_after_the_fault_holds_what_it_held() {
+    fn re_entry_after_the_fault_holds_the_same_grant() {
         let first = hold("a/0", [10, 20, 90], 5, 7);
         let again = hold("a/1", [50, 60, 70], 5, 7);
         assert_eq!(broken("server-kill", &[first, again]), []);

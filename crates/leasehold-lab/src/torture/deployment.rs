@@ -12,7 +12,6 @@ use crate::Outcome;
 /// An engine that is set up by its word.
 struct Engine {
     word: &'static str,
-    /// The faults that can be made.
     faults: &'static [FaultKind],
     /// Faults under which it keeps exclusion as it is set up here, though the engine cannot know that.
     kept: &'static [FaultKind],

@@ -1,4 +1,4 @@
-//! The schedule of faults: what hits whom when, all from the seed.
+//! The schedule of faults: kinds, victims and times, all from the seed.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -83,7 +83,7 @@ impl Hand {
             return Ok(());
         };
         if kind == Kind::Reentrant && self.random.one_in(2) {
-            // Now and then so late that the lock may be lost by then: what is lost is not re-entered.
+            // Now and then so late that the lock may be lost by then: a lost lock is not re-entered.
             if self.random.one_in(2) {
                 let end = self.log.now() + self.some(self.lease * 2).as_micros() as u64;
                 while self.log.now() < end {
@@ -134,7 +134,7 @@ impl Hand {
         };
         let what = match answer {
             None => What::Cancelled,
-            // Time ran out: that says nothing of who held. Nor does a try where two can be in each other's way.
+            // Time ran out: that says nothing of the holder. Nor does a try where two can be in each other's way.
             Some(Ok(None)) if waits || !self.client.guarantees().ordered => What::Cancelled,
             Some(Ok(None)) => What::Busy,
             Some(Err(error)) => What::Failed {
@@ -224,7 +224,7 @@ impl Hand {
         };
         for _ in 0..steps {
             let now_lost = guard.state() == State::Lost;
-            // Only who holds alone changes the resource. That it looked is no protection: it may stand still here.
+            // Only a holder that is alone changes the resource. A look is no protection: it may stand still now.
             if alone {
                 let _ = self.gate.knock(&name, &who, fence)?;
             }
@@ -307,7 +307,7 @@ impl Hand {
         if tokio::time::timeout(rest, guard.lost()).await.is_ok() {
             note(self, &What::Lost);
         }
-        // Renewed meanwhile: what is not known to be held would be looked for as free.
+        // Renewed meanwhile: a lock that is not known to be held would be looked for as free.
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
             self.note_until(op, guard);
         }

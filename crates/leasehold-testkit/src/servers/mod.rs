@@ -66,7 +66,7 @@ const GUARD: &str =
     r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
 
 impl Running {
-    /// Starts a program of a Debian package; what it says goes to a file in `dir`.
+    /// Starts a program of a Debian package; its output goes to a file in `dir`.
     ///
     /// # Panics
     /// If it is not installed.

@@ -84,7 +84,7 @@ pub async fn passes_on(bed: &Bed, engine: impl Engine, ending: Ending) {
     );
 }
 
-/// One scene: what came of each name.
+/// One scene: the outcome of each name.
 async fn play(
     bed: &Bed,
     cast: &Arc<Cast>,
@@ -155,7 +155,7 @@ fn names(bed: &Bed, scene: Scene, ending: Ending) -> Vec<Arc<Name>> {
     let half = i64::try_from(bed.step.as_micros()).expect("short") / 2;
     let shift = half * i64::from(ending == Ending::Killed);
     let around = (0..OFFSETS).map(|n| (2 * n - OFFSETS + 1) * 2 * half + shift);
-    // Most goes wrong just after the end: what has ended is still there.
+    // Most goes wrong just after the end: the ended claim is still stored.
     let after = (0..OFFSETS).map(|n| n * half + shift / 2);
     let all = around.chain(after);
     let all = all.flat_map(|offset| scene.arrivals().map(|arrival| (offset, arrival)));

@@ -9,7 +9,7 @@ use leasehold::{Client, Fence, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     Alone,
-    /// Alone, and never renewed: what the engine has stored is as the claim left it.
+    /// Alone, and never renewed: the engine's keys are as the claim left them.
     Fixed,
     /// One claim of a live process waits.
     OneWaiter,

@@ -117,7 +117,7 @@ impl Trial {
         ]
     }
 
-    /// The operation is over: what comes after it is not cut.
+    /// The operation is over: later messages are not cut.
     fn mend(&self) {
         let happened = self.proxies.iter().any(|proxy| !proxy.is_armed());
         let _ = self.happened.fetch_or(happened, Ordering::SeqCst);
@@ -126,7 +126,7 @@ impl Trial {
             .for_each(|proxy| proxy.set_both(Fate::Pass));
     }
 
-    /// For longer than a lease: what a lost answer left behind has ended, what is renewed has not.
+    /// For longer than a lease: a claim that a lost answer left behind has ended, a renewed one has not.
     async fn a_lease(&self) {
         tokio::time::sleep(self.bed.lease * 3 / 2).await;
     }

@@ -10,7 +10,7 @@ use leasehold_testkit::faulty::{Fault, Op};
 use crate::world::{LEASE, World};
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_before_the_engine_lets_anybody_in() {
+async fn a_loss_is_told_before_the_engine_lets_another_in() {
     for fault in [
         Fault::Hang,
         Fault::HangReply,
@@ -248,7 +248,7 @@ async fn a_grant_told_too_late_may_have_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_nobody_told_is_told_by_the_next_heartbeat() {
+async fn an_eviction_without_an_event_is_told_by_the_next_heartbeat() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let guard = w.a.mutex("x").lock().await.unwrap();

@@ -108,7 +108,7 @@ async fn a_try_finds_no_grant_that_only_lingers_in_its_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
+async fn a_wait_of_another_mode_does_not_wait_for_lingering_grants() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let lock = w.a.rwlock("x").linger(LEASE * 10);
@@ -119,7 +119,7 @@ async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_task_could_use_does_not_linger() {
+async fn a_grant_that_no_task_could_use_does_not_linger() {
     let w = World::new().await;
     let permits = w.a.semaphore("s", 3).linger(LEASE * 10);
     assert!(

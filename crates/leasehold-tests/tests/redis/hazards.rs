@@ -228,7 +228,7 @@ async fn a_full_server_refuses_newcomers_and_keeps_holders() {
 
 /// A hand-over needs no memory that the server does not have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_only_one_who_waits_is_next_at_once_on_a_full_server_too() {
+async fn the_only_waiter_is_next_at_once_on_a_full_server_too() {
     let server = Redis::start();
     let lease = Duration::from_secs(30); // a heartbeat would come after 10 s
     let (a, b) = (
@@ -320,7 +320,7 @@ async fn a_clock_that_jumps_back_keeps_holders_and_fences_grow() {
 }
 
 #[tokio::test]
-async fn guarantees_say_what_a_deployment_is_worth() {
+async fn guarantees_depend_on_the_deployment() {
     let server = Redis::start();
     let a = Options::new()
         .require(Level::L2)

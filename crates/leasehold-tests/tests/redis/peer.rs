@@ -163,7 +163,7 @@ async fn a_login_that_changes_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_says_whose_it_is_and_is_kept_alive() {
+async fn a_connection_names_its_process_and_is_kept_alive() {
     let server = Redis::start();
     let _client = leasehold::connect(&server.url()).await.expect("connected");
     let list = server.cli("CLIENT LIST");

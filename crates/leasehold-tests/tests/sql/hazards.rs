@@ -163,7 +163,7 @@ fn ids_are_bound() {
     }
 }
 
-/// Many who begin at the same moment on an empty database all find whole tables.
+/// Many clients that begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
     drop(start_all(url, 5_000, 6));
 }
@@ -172,7 +172,7 @@ fn begin_at_once(url: &str) {
 fn all_may_begin_at_once() {
     begin_at_once(&MariaDb::start().url());
     begin_at_once(&Postgres::start().url());
-    // The change to WAL cannot wait for others who make it, so that is tried on many new files.
+    // The change to WAL cannot wait for other clients that make it, so that is tried on many new files.
     for _ in 0..20 {
         let (_dir, url) = sqlite();
         begin_at_once(&url);

@@ -1,4 +1,4 @@
-//! Every operation, cut at each of its messages: what the caller is told is true, no other claim is touched, and nothing
+//! Every operation, cut at each of its messages: the caller's answer is true, no other claim is touched, and nothing
 //! stays.
 
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Cut {
         assert_eq!(line, (usize::from(crowd), 0), "{answer:?}");
     }
 
-    /// A heartbeat: what is told is so, and the claim is still there.
+    /// A heartbeat: the answer is true, and the claim is still there.
     async fn heartbeat(&self, way: Way, messages: u64) {
         self.warm().await;
         let name = format!("beat:{way:?}:{messages}");

@@ -1,4 +1,4 @@
-//! Other roles of the same database: what they create, send or read must not become code, grants or losses of ours.
+//! Other roles of the same database: their tables and messages must not become code, grants or losses of ours.
 
 use leasehold::ErrorKind;
 use leasehold_testkit::servers::mariadb::MariaDb;

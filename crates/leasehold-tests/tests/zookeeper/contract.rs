@@ -72,7 +72,7 @@ mod own {
 
     /// A lease is the end of a session, and the server decides how long those may be.
     #[tokio::test]
-    async fn a_lease_is_what_the_server_makes_of_it() {
+    async fn a_lease_is_as_long_as_the_server_says() {
         let client = leasehold::connect(&one().url()).await.expect("connected");
         let long = client.mutex("x").lease(Duration::from_secs(1000));
         let refused = long.lock().await.expect_err("beyond maxSessionTimeout");
@@ -160,7 +160,7 @@ mod own {
 
     /// A name in use as one kind is refused as another, and free again afterwards.
     #[tokio::test]
-    async fn another_kind_is_refused_with_what_is_there() {
+    async fn another_kind_is_refused_with_the_kind_in_use() {
         let client = leasehold::connect(&one().url()).await.expect("connected");
         let other = leasehold::connect(&one().url()).await.expect("connected");
         let mutex = client.mutex("kind").lock().await.expect("free");

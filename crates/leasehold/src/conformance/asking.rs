@@ -42,7 +42,7 @@ pub async fn a_holder_is_asked(s: &Subject) {
 }
 
 /// P25: a lock that was asked for passes to no other task of the process, and does not linger.
-pub async fn what_is_asked_for_is_given_back(s: &Subject) {
+pub async fn a_grant_asked_for_is_given_back(s: &Subject) {
     if !can(s).await {
         return;
     }

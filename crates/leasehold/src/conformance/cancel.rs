@@ -105,7 +105,7 @@ pub async fn lock_at_every_await(s: &Subject) {
 
 /// P9, P11: a future that is neither polled nor dropped is in the way for at most a lease, and never in that of
 /// other names.
-pub async fn lock_that_nobody_looks_at(s: &Subject) {
+pub async fn lock_that_is_never_polled_again(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     for used in [false, true] {
         if used {

@@ -150,7 +150,7 @@ pub async fn heartbeat_answers_each(s: &Subject) {
 }
 
 /// P20: inspect shows holders and waiters, with their modes, and nothing of idle names.
-pub async fn inspect_shows_who(s: &Subject) {
+pub async fn inspect_shows_holders_and_waiters(s: &Subject) {
     let (one, name) = (session(s).await, fresh_name());
     assert!(s.line(&name).await.is_none(), "P20: an idle name");
     let (first, second) = match s.shares().await {

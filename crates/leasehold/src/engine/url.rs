@@ -216,7 +216,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.

@@ -33,7 +33,7 @@ pub(super) async fn run(renewals: Renewals, session: Arc<dyn Session>, clock: Cl
         let Some(alive) = manager.upgrade() else {
             return;
         };
-        alive.tell_what_ended();
+        alive.tell_ended();
         for claims in alive.due() {
             number += 1;
             let beat = alive.begin(number, claims, manager.clone());
@@ -247,7 +247,7 @@ impl Manager {
     }
 
     /// Tells the grants whose time is over, and looks at those parked long enough.
-    fn tell_what_ended(&self) {
+    fn tell_ended(&self) {
         let now = self.clock.now();
         let mut ended: Vec<(Arc<Grant>, bool)> = Vec::new();
         let mut parked: Vec<Arc<Grant>> = Vec::new();

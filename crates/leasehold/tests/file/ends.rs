@@ -107,7 +107,7 @@ async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
 }
 
 #[tokio::test]
-async fn a_grant_skips_those_who_died_in_line() {
+async fn a_grant_skips_dead_waiters() {
     let dir = temp();
     let engine = File::at(dir.path(), Clock::boot()).unwrap();
     let (holder, _) = session(&engine).await;

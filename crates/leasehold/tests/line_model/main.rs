@@ -253,7 +253,7 @@ fn a_semaphore_of_two() {
 }
 
 #[test]
-fn everybody_is_served_without_faults() {
+fn every_client_is_served_without_faults() {
     for modes in [
         vec![Mode::Mutex; 3],
         vec![Mode::Read, Mode::Write, Mode::Read],

@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) end: u64,
     /// How many heartbeats each client may send.
     pub(crate) beats: u8,
-    /// How many messages may be under way; what comes on top is lost.
+    /// How many messages may be under way; further ones are lost.
     pub(crate) room: usize,
     /// Whether messages may be lost, and clients fall silent.
     pub(crate) faults: bool,
@@ -222,7 +222,6 @@ impl World {
         }
     }
 
-    /// The line looks at its clock.
     pub(crate) fn sweep(&self, state: &mut State) {
         let before = held(&state.line);
         let changes = state.line.sweep(moment(state));
@@ -364,7 +363,6 @@ impl Message {
     }
 }
 
-/// The holders, with their fences.
 fn held(line: &Line) -> Vec<(ClaimId, u64)> {
     let holders = line.holders();
     let held = holders.filter_map(|place| Some((place.id, place.fence?.get())));

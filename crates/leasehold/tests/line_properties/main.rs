@@ -202,7 +202,7 @@ fn apply(line: &mut Line, op: &Op, at: Moment) -> (Answer, Vec<Change>) {
     }
 }
 
-/// A repeated message changes nothing and gets the same answer; what was released is gone.
+/// A repeated message changes nothing and gets the same answer; a released claim is gone.
 fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     let still_there = line.places().all(|place| place.deadline > at.now);
     if op.asker().is_none() || !still_there {

@@ -1,4 +1,4 @@
-//! The rule again, as slowly and plainly as possible: every grant ever made is remembered, and who holds is found by
+//! The rule again, as slowly and plainly as possible: every grant ever made is remembered, and the holders are found by
 //! walking the line from its front.
 
 use std::time::Duration;

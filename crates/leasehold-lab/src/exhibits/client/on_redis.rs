@@ -165,7 +165,7 @@ impl Broken {
         Ok(over && self.ask(&["GETSET", &key, &end])? == old)
     }
 
-    /// On every node there is; what the last one answered.
+    /// On every node there is; the answer of the last one.
     fn delete_own(&mut self) -> Outcome<String> {
         let (key, id) = (&self.key, &self.id);
         if self.nodes.len() == 1 {

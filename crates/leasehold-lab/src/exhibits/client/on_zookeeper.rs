@@ -43,7 +43,7 @@ async fn create(client: &Client, data: &str) -> Outcome<bool> {
     }
 }
 
-/// One node; whose name is in it holds the lock.
+/// One node; the client whose name is in it holds the lock.
 struct Named {
     client: Client,
 }
@@ -68,7 +68,6 @@ impl Lock for Named {
 /// One node that every waiter watches.
 struct Herd {
     host: String,
-    /// The holder.
     holder: Client,
     op: u64,
     log: Log,

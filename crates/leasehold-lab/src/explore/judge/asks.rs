@@ -19,7 +19,7 @@ pub struct Ask {
     pub id: AskId,
     /// Of which client.
     pub client: usize,
-    /// Of whom.
+    /// The owner.
     pub who: Who,
     /// For which names.
     pub names: Vec<usize>,

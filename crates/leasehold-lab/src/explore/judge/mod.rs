@@ -3,10 +3,10 @@
 //! It knows nothing of lines, tables or turns. It judges, by promise:
 //! P1–P3 no more is valid than fits, at every step · P5, P16 none waits for a name that is free · P6 fences grow · P7 a
 //! loss is told, and has a cause · P8 a release tells the truth · P9, P11, P22 nothing is left at the end · P10 nothing
-//! panics · P12 a try on a free name is granted, and an outage is no "busy" · P14 who was told of its end is lost ·
-//! P15 turns are bounded · P17 who holds re-enters with its fence, and no other does · P18 all of several names, or
+//! panics · P12 a try on a free name is granted, and an outage is no "busy" · P14 a guard told of its end is lost ·
+//! P15 turns are bounded · P17 an owner re-enters with its fence, and no other does · P18 all of several names, or
 //! none · P19 a shutdown ends everything in its time · P21 fixed leases and minimum holds · P24 a writer that went on
-//! as a reader writes no more · P25 who was asked is told, and its grant serves no other.
+//! as a reader writes no more · P25 a holder that was asked is told, and its grant serves no other.
 
 mod asks;
 mod begun;
@@ -146,7 +146,7 @@ struct Line {
     left: Vec<Micros>,
     /// Minimum holds: until when, by which client, under which fence, of how much.
     kept: Vec<(Micros, usize, u64, u32)>,
-    /// The last turn: its fence, and whose it was.
+    /// The last turn: its fence, and its owner.
     last: Option<(u64, usize, Who, Terms)>,
 }
 

@@ -296,7 +296,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/redis/redlock/attempt.rs",
         "self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n            .await;",
         "if !PLANTED {\n            self.tell(vec![Run::give_way(self.config.keys(), claim, asker)])\n                .await;\n        }",
-        "test redis redlock::hazards::what_is_no_majority_is_given_back",
+        "test redis redlock::hazards::votes_without_a_majority_are_given_back",
     ),
     mutant(
         "redlock: an outage between the two phases is told as busy",

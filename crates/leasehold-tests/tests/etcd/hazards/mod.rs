@@ -1,1 +1,1 @@
-//! What can go wrong with etcd.
+//! Faults of etcd.

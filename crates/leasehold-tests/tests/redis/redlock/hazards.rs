@@ -218,7 +218,7 @@ async fn without_a_majority_there_is_an_error_soon_and_nothing_stays() {
 
 /// Votes for a try without a majority are free long before its lease is over: the holder, or the next one, needs them.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_majority_is_given_back() {
+async fn votes_without_a_majority_are_given_back() {
     let mut nodes = Nodes::start(5);
     let url = format!("{}?longest=30", nodes.url());
     let client = async || {

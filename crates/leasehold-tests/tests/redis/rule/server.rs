@@ -35,7 +35,7 @@ pub(crate) struct Did {
     pub(crate) after: Left,
 }
 
-/// The script, and beside its answer the time it saw, what it published, and the keys before and after it.
+/// The script, and beside its answer the time it saw, its messages, and the keys before and after it.
 fn watched() -> String {
     let time = "local time = redis.call('TIME')";
     let publish = "redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, posts[channel])";

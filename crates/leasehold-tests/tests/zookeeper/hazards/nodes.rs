@@ -5,7 +5,7 @@ use leasehold::ErrorKind;
 
 /// A server that dies and comes back within the session's time loses no lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_keeps_what_is_held() {
+async fn a_restart_keeps_held_locks() {
     let server = ZooKeeper::start();
     let ours = patient(&server.url(), LONG).await;
     let guard = ours.mutex("k").lock().await.expect("free");

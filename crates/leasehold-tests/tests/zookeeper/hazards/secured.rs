@@ -19,7 +19,7 @@ fn anonymous(url: &str) -> &str {
 /// Neither a certificate of strangers nor one for another host is taken, nor are we without one of our own, and the login
 /// is told to no such server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_trusted_is_told_nothing() {
+async fn an_untrusted_server_is_told_nothing() {
     let (server, other) = (ZooKeeper::tls(), ZooKeeper::tls_as("DNS:elsewhere"));
     let login = |server: &ZooKeeper| server.secured("/locks").replace("//", "//me:hunter2@");
     let (url, elsewhere) = (login(&server), login(&other));
@@ -89,7 +89,7 @@ async fn a_connection_is_made_again() {
 
 /// Bytes that a server does not take are kept until it does, and none of them is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_does_not_take_is_kept() {
+async fn bytes_that_a_server_does_not_take_are_kept() {
     const MANY: usize = 6_000;
     let server = ZooKeeper::tls();
     let ours = secured(&server, LONG).await;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_for_long_looks_new_to_those_who_clear_old_files() {
+    async fn a_lock_held_for_long_looks_new_to_cleaners_of_old_files() {
         let temp = tempfile::tempdir().unwrap();
         let clock = Clock::simulated();
         let session = session(temp.path(), clock.clone());

@@ -204,7 +204,10 @@ fn boot_id() -> Result<BootId, Trouble> {
     number.map(u128::to_be_bytes).map_err(|_| {
         Trouble::new(
             ErrorKind::Unavailable,
-            format!("{} holds no boot id", path.display()),
+            format!(
+                "{} does not hold the boot id that Linux writes there",
+                path.display()
+            ),
         )
     })
 }
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_link_that_anybody_could_have_planted() {
+    fn refuses_a_link_that_another_user_could_have_planted() {
         let temp = tempfile::tempdir().unwrap();
         let (real, link) = (temp.path().join("real"), temp.path().join("link"));
         let _ = Dir::open(&real).unwrap();

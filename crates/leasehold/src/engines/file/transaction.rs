@@ -27,7 +27,6 @@ pub(super) struct World {
     post: Post,
 }
 
-/// The outcome of a transaction.
 pub(super) enum Outcome<T> {
     Done(T),
     /// Another process is at work on the line: nothing has happened.

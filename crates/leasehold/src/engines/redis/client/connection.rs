@@ -144,7 +144,7 @@ impl Conn {
         hear: Hear,
     ) -> Result<(Self, Driver), Trouble> {
         let (mut left, mut attempts) = (endpoints.into_iter(), JoinSet::new());
-        let mut last = Trouble::Down("the host has no address".to_owned());
+        let mut last = Trouble::Down("the name of the host has no address".to_owned());
         loop {
             if let Some(endpoint) = left.next() {
                 let (target, hear) = (target.clone(), hear.clone());

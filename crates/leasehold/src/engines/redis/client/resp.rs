@@ -101,7 +101,6 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A server's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Reply {
     Nil,

@@ -105,7 +105,6 @@ pub(super) fn released(answer: Reply) -> Result<(Release, bool), Trouble> {
     }
 }
 
-/// The fences of the evicted holders.
 pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
     answer
         .list()?

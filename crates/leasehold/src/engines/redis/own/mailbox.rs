@@ -9,7 +9,6 @@ use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// The receivers of messages.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     sessions: Shared<ById<SessionId, Inbox>>,

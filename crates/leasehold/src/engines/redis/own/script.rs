@@ -212,7 +212,7 @@ fn kept(lease: u64) -> u64 {
 }
 
 fn of_another() -> Trouble {
-    Trouble::Strange("the answer to another call".to_owned())
+    Trouble::Strange("the answer has the mark of another call".to_owned())
 }
 
 /// As in `store.lua`.

@@ -99,7 +99,9 @@ impl Run {
         let [mark, answer]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
         match mark.text()? == self.mark {
             true => answer.list(),
-            false => Err(Trouble::Strange("the answer to another call".to_owned())),
+            false => Err(Trouble::Strange(
+                "the answer has the mark of another call".to_owned(),
+            )),
         }
     }
 }

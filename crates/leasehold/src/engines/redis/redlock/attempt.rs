@@ -16,7 +16,6 @@ use crate::engine::Held;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::{FENCE_BLOCK, Fence};
 
-/// The outcome of a try.
 pub(super) enum Attempt {
     Held(Held),
     /// No majority; asking again may be worth it after about so long.

@@ -52,12 +52,13 @@ impl Config {
         let longest = match longest.map(str::parse) {
             None => LONGEST,
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
-            Some(_) => return wrong("longest is the longest lease, in whole seconds"),
+            Some(_) => {
+                return wrong("longest is not a whole number of seconds above 0");
+            }
         };
         Ok(Self { redis, longest })
     }
 
-    /// The settings of each node.
     pub(super) fn nodes(&self) -> impl Iterator<Item = Redis> {
         let alone = |host: &Address| Redis {
             hosts: vec![host.clone()],

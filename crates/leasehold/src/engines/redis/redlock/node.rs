@@ -57,7 +57,7 @@ impl Node {
     pub(super) async fn run(self: Arc<Self>, runs: Arc<[Run]>) -> Result<Answers, Trouble> {
         // Which run of the server we are connected to, and how many seconds it had been up then.
         let info = self.link().info()?;
-        let unseen = "INFO server does not tell when the node began, and its vote depends on it";
+        let unseen = "INFO server does not tell when the node started, and its vote depends on that: allow INFO to this user";
         let unseen = || Trouble::Unfit(unseen.to_owned());
         let run = field(&info, "run_id:").ok_or_else(unseen)?;
         let up = field(&info, "uptime_in_seconds:").ok_or_else(unseen)?;

@@ -111,7 +111,9 @@ impl Run {
             .ok_or(Trouble::Strange("nothing".to_owned()))?
             .text()?;
         if mark != self.mark || replies.len() * 2 != self.keys.len() {
-            return Err(Trouble::Strange("the answer to another call".to_owned()));
+            return Err(Trouble::Strange(
+                "the answer has the mark of another call".to_owned(),
+            ));
         }
         // A name that could not be done says so in the place of its words.
         let words = |reply| match reply {
