@@ -92,6 +92,26 @@ impl Client {
         }))
     }
 
+    /// Connects to the engine of `LEASEHOLD_URL`, and without that to `file:` in this user's own directory.
+    ///
+    /// # Ordering
+    /// Not defined between calls.
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind but a session that ends by itself.
+    /// # Errors
+    /// As [`connect`].
+    /// # Not promised
+    /// That two users of one machine exclude each other without the variable: each has a directory of its own.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::Client::from_env().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn from_env() -> Result<Self> {
+        connect("").await
+    }
+
     /// A lock with one holder at a time. A bad name is reported when the lock is asked for.
     ///
     /// ```

@@ -96,6 +96,12 @@ impl fmt::Debug for Name {
     }
 }
 
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 impl TryFrom<&str> for Name {
     type Error = Error;
     fn try_from(name: &str) -> Result<Self, Error> {
