@@ -47,7 +47,9 @@ pub fn guarantees(url: &str) -> Result<Guarantees> {
 
 /// A client of one engine. Cheap to clone; all clones share one session.
 ///
-/// Its background tasks live on the runtime that connected it. When the last clone and the last guard are gone, what
+/// Its background tasks live on the runtime that connected it: when that runtime ends, what is held is lost and new claims
+/// are refused ([`ErrorKind::Closed`](crate::ErrorKind::Closed)). Calls may come from other runtimes, which may end before
+/// their guards do. When the last clone and the last guard are gone, what
 /// was dropped is given back and the session is closed, in the background; [`shutdown`](Self::shutdown) waits for it.
 ///
 /// ```

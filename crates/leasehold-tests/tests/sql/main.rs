@@ -14,5 +14,6 @@ mod network;
 mod overload;
 mod roles;
 mod rule;
+mod runtimes;
 mod servers;
 mod tables;
