@@ -199,7 +199,7 @@ async fn mariadb_round_trips() {
     counts(&server.url_by(proxy.port), &proxy).await;
 }
 
-/// Nobody but the trusted authority's servers, and everything that is said is encrypted.
+/// No server but those of the trusted authority, and every byte is encrypted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_by_tls() {
     let server = Postgres::set_up(&TLS);
@@ -223,7 +223,7 @@ async fn mariadb_by_tls() {
     };
     let before = accepted();
     encrypted(&server.url()).await;
-    assert!(accepted() > before, "nobody used TLS");
+    assert!(accepted() > before, "no connection used TLS");
 }
 
 const TLS: Setup<'_> = Setup {

@@ -10,7 +10,7 @@ async fn refused(url: &str) -> String {
     error.to_string()
 }
 
-/// A server on which `mallory` may create in the schema that everybody uses.
+/// A server on which `mallory` may create in the schema that all clients use.
 fn with_mallory() -> Postgres {
     let server = Postgres::start();
     let _ = server.sql(

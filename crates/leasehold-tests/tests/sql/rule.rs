@@ -271,7 +271,7 @@ impl Match {
         self.lines_agree().await;
     }
 
-    /// Who holds and who waits, as anybody can see.
+    /// The holders and the waiters, as `inspect` shows them.
     async fn lines_agree(&mut self) {
         for (at, name) in self.names.iter().enumerate() {
             let query = leasehold::engine::Query::name(name.clone());

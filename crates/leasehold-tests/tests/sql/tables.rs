@@ -35,7 +35,7 @@ async fn visit(session: &Arc<dyn Session>, name: &str) -> u64 {
     fence
 }
 
-/// Rows of names that nobody has used for ten minutes go, those in use stay, and the next fence of a name whose row is
+/// Rows of names that were not used for ten minutes go, those in use stay, and the next fence of a name whose row is
 /// gone is larger than its last.
 async fn cleaning(url: &str, sql: impl Fn(&str) -> String + Send + Sync) {
     let clock = Clock::stopped();

@@ -37,8 +37,6 @@ pub(super) enum Op {
     Close(SessionId, Vec<Name>),
     Inspect(Option<Name>),
     Evict(Eviction),
-    /// Takes what was told to this process.
-    Mail,
     /// Removes what is long idle.
     Clean,
 }
@@ -77,7 +75,6 @@ pub(super) enum Answer {
     Evicted(u32),
     Seen(Seen),
     Lines(Vec<LineView>),
-    Mail(Vec<String>),
 }
 
 impl Op {
@@ -91,7 +88,7 @@ impl Op {
             Self::Close(..) => Step::Close,
             Self::Inspect(..) => Step::Inspect,
             Self::Evict(..) => Step::Evict,
-            Self::Mail | Self::See(..) => Step::Wait,
+            Self::See(..) => Step::Wait,
         }
     }
 
@@ -157,26 +154,17 @@ impl Op {
                 Ok(Answer::Done)
             }
             Self::Claim(claim, owner) => {
-                if claim.waits
-                    && owner.fresh
-                    && crowd::likely(world, claim)
-                    && let Some(answer) = crowd::join(world, wire, claim, owner).await?
-                {
-                    return Ok(answer);
-                }
-                let (key, now) = (Key::of(&claim.name), world.bound_now());
-                let known = world.known.has(key);
-                let (quick, values) = world.quick.claim(claim, owner.session, known, now);
-                if let Some(fence) = wire.quick(quick, &values).await? {
-                    world.known.add(key);
-                    let held = Held {
-                        fence: Fence::new(fence),
-                        block: FENCE_BLOCK,
-                        wanted: false,
-                    };
-                    return Ok(Answer::Standings(vec![Standing::Held(held)]));
+                let key = Key::of(&claim.name);
+                let crowd = crowd::likely(world, claim);
+                let taken = match crowd.filter(|_| claim.waits && owner.fresh && !again) {
+                    Some(crowd) => crowd::join((world, crowd), wire, claim, owner).await?,
+                    None => take(world, wire, claim, owner).await?,
+                };
+                if let Some(standing) = taken {
+                    return Ok(Answer::Standings(vec![standing]));
                 }
                 world.known.remove(key);
+                world.crowded.remove(key);
                 let answer = carefully(self, world, wire, &[key]).await?;
                 if let Answer::Standings(standings) = &answer
                     && matches!(standings[..], [Standing::Waiting { .. }])
@@ -186,16 +174,19 @@ impl Op {
                 Ok(answer)
             }
             Self::Release(claim, used, _) => {
-                if crowd::likely(world, claim)
-                    && let Some(answer) = crowd::leave(world, wire, claim, *used).await?
-                {
-                    return Ok(answer);
-                }
-                let (quick, values) = world.quick.release(claim, *used, world.bound_now());
-                if wire.quick(quick, &values).await?.is_some() {
+                let key = Key::of(&claim.name);
+                let left = match crowd::likely(world, claim).filter(|_| !again) {
+                    Some(crowd) => crowd::leave((world, crowd), wire, claim, *used).await?,
+                    None => {
+                        let (quick, values) = world.quick.release(claim, *used, world.bound_now());
+                        wire.quick(quick, &values).await?.is_some()
+                    }
+                };
+                if left {
                     return Ok(Answer::Released(Release::Released));
                 }
-                carefully(self, world, wire, &[Key::of(&claim.name)]).await
+                world.crowded.remove(key);
+                carefully(self, world, wire, &[key]).await
             }
             Self::Beat(claims, session, told) => {
                 super::beat::beat(world, wire, claims, *session, told).await
@@ -231,7 +222,6 @@ impl Op {
                 }
             }
             Self::Inspect(name) => super::view::look(world, wire, name.as_ref()).await,
-            Self::Mail => post::collect(world, wire).await.map(Answer::Mail),
             Self::Clean => super::clean::clean(world, wire).await,
         }
     }
@@ -286,12 +276,9 @@ impl Op {
                 let evicted = changes.iter().filter(|change| change.what == What::Evicted);
                 Answer::Evicted(u32::try_from(evicted.count()).unwrap_or(u32::MAX))
             }
-            Self::Open(..)
-            | Self::Beat(..)
-            | Self::See(..)
-            | Self::Inspect(..)
-            | Self::Mail
-            | Self::Clean => Answer::Done,
+            Self::Open(..) | Self::Beat(..) | Self::See(..) | Self::Inspect(..) | Self::Clean => {
+                Answer::Done
+            }
         };
         (answer, changes)
     }
@@ -309,6 +296,27 @@ impl Op {
             _ => Vec::new(),
         }
     }
+}
+
+/// Takes a line that is idle; none if it is not.
+async fn take(
+    world: &World,
+    wire: &mut Wire,
+    claim: &Claim,
+    owner: &Owner,
+) -> Result<Option<Standing>, Trouble> {
+    let (key, now) = (Key::of(&claim.name), world.bound_now());
+    let known = world.known.has(key);
+    let (quick, values) = world.quick.claim(claim, owner.session, known, now);
+    let Some(fence) = wire.quick(quick, &values).await? else {
+        return Ok(None);
+    };
+    world.known.add(key);
+    Ok(Some(Standing::Held(Held {
+        fence: Fence::new(fence),
+        block: FENCE_BLOCK,
+        wanted: false,
+    })))
 }
 
 pub(super) fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::crowd::Crowd;
 use super::doubt::Doubts;
 use super::lanes::{Pool, Turns};
 use super::listen::{self, Watch};
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     pub(super) create: bool,
     /// Whether to be notified where the database can.
     pub(super) notify: bool,
+    /// Whether a commit is answered before it is on disk.
+    pub(super) relaxed: bool,
     /// The clock of a database that has none of its own, or of a test.
     pub(super) clock: Option<Clock>,
     pub(super) location: String,
@@ -38,6 +41,7 @@ pub(super) struct Settings {
 pub(super) struct World {
     pub(super) tables: Tables,
     pub(super) quick: Quick,
+    pub(super) crowd: Option<Crowd>,
     pub(super) known: Known,
     /// The lines that were a crowd when this process last looked.
     pub(super) crowded: Known,
@@ -76,6 +80,7 @@ impl World {
         };
         Arc::new_cyclic(|this| Self {
             quick: Quick::new(&tables, now),
+            crowd: Crowd::new(&tables, now),
             known: Known::default(),
             crowded: Known::default(),
             tables,

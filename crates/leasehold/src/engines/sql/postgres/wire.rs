@@ -1,8 +1,10 @@
 //! With the server's address in `mod.rs`, the only file that names `tokio-postgres`.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use tokio::io::AsyncReadExt;
@@ -15,6 +17,7 @@ use tokio_postgres::{Error, Statement as Kept};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::quick::{Statement, Value};
+use super::super::rows::hex_bytes;
 use super::super::tls::Security;
 use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What, cause};
 
@@ -109,7 +112,11 @@ impl Connection {
 #[async_trait]
 impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        self.ask(packet).await.map_err(|e| trouble(&e))
+        let answers = match packet.contains("'\\x") {
+            true => self.ask_bound(packet).await,
+            false => self.ask(packet).await,
+        };
+        answers.map_err(|error| trouble(&error))
     }
 
     /// Values are bound, never part of the text: a role that watches the server reads the texts. A pooler may send each
@@ -147,18 +154,45 @@ impl Connection {
         };
         let values: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values: Vec<_> = values.iter().map(|value| &**value as _).collect();
-        number(self.client.query_opt(&known, &values).await?)
+        let row = self.client.query_opt(&known, &values).await?;
+        row.as_ref().map(cells).transpose()
     }
 
     async fn execute_once(&self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
         let bound: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values = bound.iter().zip(types(values));
         let values: Vec<_> = values.map(|(value, kind)| (&**value as _, kind)).collect();
-        number(
-            self.client
-                .query_typed_opt(&statement.text, &values)
-                .await?,
-        )
+        let row = self.client.query_typed_opt(&statement.text, &values);
+        row.await?.as_ref().map(cells).transpose()
+    }
+
+    /// Runs the statements of a packet with their bytes bound: ids are no part of a text that a role may watch. All are
+    /// sent before the first is answered.
+    async fn ask_bound(&self, packet: &str) -> Result<Vec<Rows>, Error> {
+        let lifted: Vec<_> = packet.split("; ").map(lift).collect();
+        let asked = lifted.iter().map(|(text, values)| {
+            Box::pin(async move {
+                let values: Vec<_> = values.iter().map(|v| (v as _, Type::BYTEA)).collect();
+                self.client.query_typed(text, &values).await
+            })
+        });
+        let mut asked: Vec<_> = asked.map(|call| (call, None)).collect();
+        poll_fn(|cx| {
+            for (call, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
+                if let Poll::Ready(rows) = call.as_mut().poll(cx) {
+                    *answer = Some(rows);
+                }
+            }
+            match asked.iter().all(|(_, answer)| answer.is_some()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        let answers = asked.into_iter().filter_map(|(_, answer)| answer);
+        // The first that failed: the later ones only say that the transaction is of no use any more.
+        let answers = answers.map(|rows| rows?.iter().map(cells).collect());
+        answers.collect()
     }
 
     async fn ask(&self, packet: &str) -> Result<Vec<Rows>, Error> {
@@ -177,9 +211,30 @@ impl Connection {
     }
 }
 
-fn number(row: Option<Row>) -> Result<Told, Error> {
-    let told = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
-    Ok(told.map(i64::cast_unsigned))
+/// A statement with places for the bytes that were in it, and the bytes.
+fn lift(statement: &str) -> (String, Vec<Vec<u8>>) {
+    let mut parts = statement.split("'\\x");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    let mut values = Vec::new();
+    for part in parts {
+        let (digits, rest) = part.split_once("'::bytea").unwrap_or((part, ""));
+        values.push(hex_bytes(digits).unwrap_or_default());
+        let _ = write!(text, "${}{rest}", values.len());
+    }
+    (text, values)
+}
+
+fn cells(row: &Row) -> Result<Vec<Option<String>>, Error> {
+    let cells = row.columns().iter().enumerate();
+    let cells = cells.map(|(at, column)| {
+        Ok(match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(|n| n.to_string()),
+            Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|n| n.to_string()),
+            Type::TEXT => row.try_get(at)?,
+            _ => None,
+        })
+    });
+    cells.collect()
 }
 
 fn bound(value: &Value) -> Box<dyn ToSql + Send + Sync + '_> {

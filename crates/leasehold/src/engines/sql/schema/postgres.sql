@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   name BYTEA NOT NULL,
   capacity BIGINT NOT NULL,
   last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
-  id BYTEA NOT NULL,             -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  id BYTEA NOT NULL,             -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BYTEA NOT NULL,
   weight BIGINT NOT NULL,
   lease BIGINT NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BYTEA NOT NULL,
   why BYTEA NOT NULL
 );
--- Last: whoever finds its row finds all the others.
+-- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row BIGINT PRIMARY KEY CHECK (only_row = 1),
   version BIGINT NOT NULL,       -- of these tables

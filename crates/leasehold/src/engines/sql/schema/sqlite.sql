@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   name BLOB NOT NULL,
   capacity INTEGER NOT NULL,
   last INTEGER NOT NULL,         -- the largest fence spent; the block of a claim that is alone comes on top
-  id BLOB NOT NULL,              -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  id BLOB NOT NULL,              -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BLOB NOT NULL,
   weight INTEGER NOT NULL,
   lease INTEGER NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BLOB NOT NULL,
   why BLOB NOT NULL
 );
--- Last: whoever finds its row finds all the others.
+-- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   version INTEGER NOT NULL,      -- of these tables
