@@ -179,6 +179,8 @@ pub(crate) fn strict(settings: &Settings) -> Outcome<()> {
     let server = Postgres::durable();
     let deadlocks = || server.deadlocks();
     crowd(settings, "postgres", &server.url(), &deadlocks, both, 0.4)?;
+    let (kind, url) = ("postgres async", format!("{}?commit=async", server.url()));
+    crowd(settings, kind, &url, &deadlocks, both, 0.8)?;
     let server = MariaDb::durable();
     let deadlocks = || server.deadlocks();
     crowd(settings, "mariadb", &server.url(), &deadlocks, both, 0.4)
@@ -318,6 +320,7 @@ enum Naive {
 
 impl Naive {
     async fn connect(url: &str, pair: Pair) -> Outcome<Self> {
+        let url = url.split('?').next().unwrap_or(url);
         if url.starts_with("mysql") {
             let opts = mysql_async::OptsBuilder::from_opts(mysql_async::Opts::from_url(url)?);
             // The crate would leave TCP for the server's Unix socket; ours goes where the URL says.

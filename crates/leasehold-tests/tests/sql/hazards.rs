@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lockers::{fence, locker};
+use super::lockers::{fence, in_line, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Event, Identity, Inbox, Mode, Session, Sql, Standing, Url,
 };
@@ -95,18 +95,6 @@ fn hand_over(url: &str) {
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
 }
 
-fn in_line(engine: &Sql, name: &str, waiters: usize) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    until("claims wait", || {
-        let query = leasehold::engine::Query::name(Name::new(name).expect("a name"));
-        let lines = runtime.block_on(engine.inspect(&query)).expect("inspect");
-        match lines.first().map_or(0, |line| line.waiters.len()) {
-            waiting if waiting == waiters => Ok(()),
-            _ => Err(format!("{lines:?}")),
-        }
-    });
-}
-
 #[test]
 fn sqlite_between_processes() {
     let (_dir, url) = sqlite();
@@ -140,63 +128,6 @@ fn behind_a_pooler() {
     hand_over(&pooler.url());
     storm(&pooler.url(), 8, 2, 20);
     hand_over(&format!("{}?notify=off", pooler.url()));
-}
-
-/// The text of no statement names an id: not of claims, releases, heartbeats, evictions, cleaning, nor of a crowd. The
-/// server's own log of statements is what a role that watches it could read at best.
-#[test]
-fn ids_are_bound() {
-    let server = Postgres::with(&[
-        "logging_collector=on",
-        "log_filename=all",
-        "log_statement=all",
-        "log_parameter_max_length=0",
-    ]);
-    let pooler = PgBouncer::before(&server, 3);
-    let said = || server.sql("SELECT pg_read_file('log/all')");
-    for url in [server.url(), pooler.url()] {
-        let mut lockers = [(); 4].map(|()| locker(&url, 3_000));
-        let _ = fence(&lockers[0].ask("lock text"));
-        let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
-        for waiting in 1..4 {
-            lockers[waiting].say("lock text");
-            in_line(&engine, "text", waiting);
-        }
-        let beats = said().matches("NOWAIT").count();
-        until("heartbeats", || match said().matches("NOWAIT").count() {
-            more if more > beats + 8 => Ok(()),
-            more => Err(more.to_string()),
-        });
-        for at in 1..4 {
-            assert_eq!(lockers[at - 1].ask("release text"), "Released");
-            let _ = fence(&lockers[at].hear());
-        }
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let (name, who) = (
-            Name::new("text").expect("a name"),
-            Identity::of_this_process(),
-        );
-        let evicted = runtime.block_on(engine.evict(&name, None, &who, "why"));
-        assert_eq!(evicted.expect("evicted"), 1);
-        runtime.block_on(engine.clean()).expect("cleaned");
-    }
-    let said = said();
-    for part in [
-        "UPDATE leasehold_line",
-        "pg_notify",
-        "leasehold_eviction",
-        "leasehold_mail",
-    ] {
-        assert!(said.contains(part), "{part}");
-    }
-    // Those of a line that is idle, and of a crowd, are no secrets.
-    let said = said
-        .replace(&"0".repeat(32), "")
-        .replace(&"f".repeat(32), "");
-    for line in said.lines() {
-        let runs = line.split(|c: char| !c.is_ascii_hexdigit());
-        assert!(runs.map(str::len).max() < Some(32), "{line}");
-    }
 }
 
 /// Many who begin at the same moment on an empty database all find whole tables.

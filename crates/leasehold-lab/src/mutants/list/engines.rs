@@ -247,7 +247,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/sql/postgres/wire.rs",
         "match packet.contains(",
         "match !PLANTED && packet.contains(",
-        "test sql hazards::ids_are_bound",
+        "test sql roles::ids_are_bound",
     ),
     mutant(
         "postgres: commit=async promises what a durable commit does",

@@ -82,7 +82,7 @@ async fn remove(world: &World, wire: &mut Wire, which: &str) -> Result<(), Troub
         "" => String::new(),
         lock => format!("{lock} SKIP LOCKED"),
     };
-    let mut packet: Vec<String> = d.begin().iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![d.begin().to_owned()];
     packet.push(format!(
         "SELECT {} FROM {} WHERE {which} ORDER BY k LIMIT {AT_ONCE}{skip}",
         d.hex("k"),

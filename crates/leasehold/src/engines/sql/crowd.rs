@@ -12,7 +12,7 @@
 
 use super::op::Owner;
 use super::post::{self, Address};
-use super::quick::{PLENTY, Statement, Value};
+use super::quick::{PLENTY, Value};
 use super::rows::{CROWD, Key, cell, number};
 use super::tables::Tables;
 use super::wire::{Trouble, Wire};
@@ -22,37 +22,15 @@ use crate::clock::micros;
 use crate::fence::FENCE_BLOCK;
 use crate::line::Standing;
 
-/// The two statements.
-#[derive(Debug)]
-pub(super) struct Crowd {
-    join: Statement,
-    leave: Statement,
-}
-
-impl Crowd {
-    /// None for a database that has no such statements. `now` as for the quick ones.
-    pub(super) fn new(tables: &Tables, now: Option<&str>) -> Option<Self> {
-        let here = tables.dialect.word() == "postgres";
-        here.then(|| Self {
-            join: Statement::new(tables, &join_text(tables, now.unwrap_or("#5"))),
-            leave: Statement::new(
-                tables,
-                &leave_text(tables, now.unwrap_or("#5"), now.unwrap_or("#6")),
-            ),
-        })
-    }
-}
-
-/// The statements, if the line is worth trying: it was a crowd when this process last looked.
-pub(super) fn likely<'a>(world: &'a World, claim: &Claim) -> Option<&'a Crowd> {
-    let crowd = world.crowd.as_ref()?;
-    let likely = claim.mode.capacity() == 1 && world.crowded.has(Key::of(&claim.name));
-    likely.then_some(crowd)
+/// Whether the line is worth trying: it was a crowd when this process last looked.
+pub(super) fn likely(world: &World, claim: &Claim) -> bool {
+    let here = world.tables.dialect.word() == "postgres";
+    here && claim.mode.capacity() == 1 && world.crowded.has(Key::of(&claim.name))
 }
 
 /// Joins the end of a crowd; none if the careful way has to decide.
 pub(super) async fn join(
-    (world, crowd): (&World, &Crowd),
+    world: &World,
     wire: &mut Wire,
     claim: &Claim,
     owner: &Owner,
@@ -64,7 +42,7 @@ pub(super) async fn join(
         Value::Number(micros(claim.lease)),
     ];
     values.extend(world.bound_now().map(|at| Value::Number(at.now)));
-    let Some(row) = wire.row(&crowd.join, &values).await? else {
+    let Some(row) = wire.row(&world.quick.join, &values).await? else {
         return Ok(None);
     };
     let look_again = std::time::Duration::from_micros(number(&row, 1)?);
@@ -74,7 +52,7 @@ pub(super) async fn join(
 
 /// Hands the lock over to the next of a crowd; false if the careful way has to decide.
 pub(super) async fn leave(
-    (world, crowd): (&World, &Crowd),
+    world: &World,
     wire: &mut Wire,
     claim: &Claim,
     used: u32,
@@ -88,7 +66,7 @@ pub(super) async fn leave(
     if let Some(at) = world.bound_now() {
         values.extend([at.now, at.floor].map(Value::Number));
     }
-    let Some(row) = wire.row(&crowd.leave, &values).await? else {
+    let Some(row) = wire.row(&world.quick.leave, &values).await? else {
         return Ok(false);
     };
     // The statement has notified the process of the next holder, unless that is this one.
@@ -103,7 +81,7 @@ pub(super) async fn leave(
 /// A place in line that a crash of the server loses is taken again, because the next heartbeat does not find it: so the
 /// commit need not wait for the disk. An answer that was lost is asked for the careful way, which moves `since`: the
 /// first attempt, should it still wait for the row, then does nothing.
-fn join_text(tables: &Tables, now: &str) -> String {
+pub(super) fn join_text(tables: &Tables, now: &str) -> String {
     let (line, claim, all) = (&tables.line, &tables.claim, tables.dialect.id(CROWD));
     format!(
         "WITH moved AS (UPDATE {line} AS l SET weight = l.weight + 1, fence = l.fence + 1, \
@@ -120,7 +98,7 @@ fn join_text(tables: &Tables, now: &str) -> String {
     )
 }
 
-fn leave_text(tables: &Tables, now: &str, floor: &str) -> String {
+pub(super) fn leave_text(tables: &Tables, now: &str, floor: &str) -> String {
     let (line, claim, all) = (&tables.line, &tables.claim, tables.dialect.id(CROWD));
     let (block, session) = (FENCE_BLOCK - 1, "encode(session, 'hex'::text)");
     format!(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::crowd;
-use super::doubt::Seen;
 use super::evict::Eviction;
 use super::post;
 use super::rows::{self, Key, Lock, Stored, cell, number};
@@ -30,7 +29,7 @@ pub(super) enum Op {
     /// Says that claims are alive, on any number of lines; tells of each by its index.
     Beat(Vec<Arc<Claim>>, SessionId, Told),
     /// The same for claims of one line, which is waited for.
-    BeatLine(Vec<Arc<Claim>>, SessionId, Patience),
+    BeatLine(Vec<Arc<Claim>>, SessionId),
     /// Looks where one claim is.
     See(Key, ClaimId),
     Release(Claim, u32, Owner),
@@ -53,15 +52,6 @@ pub(super) struct Owner {
 /// The names that the claims of a session may be in line for; None once it is closed.
 pub(super) type Book = Arc<Shared<Option<ById<ClaimId, Name>>>>;
 
-/// How long the row of a line is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Nothing else waits for this.
-    Long,
-    /// Other lines come after this one.
-    Short,
-}
-
 /// Takes the answers of a heartbeat; closed once no caller waits for them.
 pub(super) type Told = mpsc::UnboundedSender<(usize, Standing)>;
 
@@ -73,7 +63,8 @@ pub(super) enum Answer {
     Refused(Refusal),
     Released(Release),
     Evicted(u32),
-    Seen(Seen),
+    /// One more than the fence of a claim, 1 if it waits; nothing if it is in no line.
+    Seen(Option<u64>),
     Lines(Vec<LineView>),
 }
 
@@ -155,10 +146,10 @@ impl Op {
             }
             Self::Claim(claim, owner) => {
                 let key = Key::of(&claim.name);
-                let crowd = crowd::likely(world, claim);
-                let taken = match crowd.filter(|_| claim.waits && owner.fresh && !again) {
-                    Some(crowd) => crowd::join((world, crowd), wire, claim, owner).await?,
-                    None => take(world, wire, claim, owner).await?,
+                let joins = claim.waits && owner.fresh && !again && crowd::likely(world, claim);
+                let taken = match joins {
+                    true => crowd::join(world, wire, claim, owner).await?,
+                    false => take(world, wire, claim, owner).await?,
                 };
                 if let Some(standing) = taken {
                     return Ok(Answer::Standings(vec![standing]));
@@ -175,9 +166,9 @@ impl Op {
             }
             Self::Release(claim, used, _) => {
                 let key = Key::of(&claim.name);
-                let left = match crowd::likely(world, claim).filter(|_| !again) {
-                    Some(crowd) => crowd::leave((world, crowd), wire, claim, *used).await?,
-                    None => {
+                let left = match !again && crowd::likely(world, claim) {
+                    true => crowd::leave(world, wire, claim, *used).await?,
+                    false => {
                         let (quick, values) = world.quick.release(claim, *used, world.bound_now());
                         wire.quick(quick, &values).await?.is_some()
                     }
@@ -197,11 +188,12 @@ impl Op {
             }
             Self::See(key, claim) => {
                 let (look, values) = world.quick.see(*key, *claim);
-                Ok(Answer::Seen(match wire.quick(look, &values).await? {
-                    None => Seen::Gone,
-                    Some(1) => Seen::Waits,
-                    Some(more) => Seen::Holds(Fence::new(more - 1)),
-                }))
+                wire.quick(look, &values).await.map(Answer::Seen)
+            }
+            Self::Close(session, names) if names.is_empty() => {
+                let id = world.tables.dialect.id(session.as_u128());
+                let forget = format!("DELETE FROM {} WHERE id = {id}", world.tables.session);
+                wire.run(&forget).await.map(|_| Answer::Done)
             }
             Self::Close(_, names) => {
                 let keys: Vec<_> = names.iter().map(Key::of).collect();
@@ -286,12 +278,7 @@ impl Op {
     /// What belongs to the same transaction besides the lines.
     fn aside(&self, tables: &Tables, was: &[(Key, Line)], now: Micros) -> Vec<String> {
         match self {
-            Self::Close(session, _) => vec![format!(
-                "DELETE FROM {} WHERE id = {}",
-                tables.session,
-                tables.dialect.id(session.as_u128())
-            )],
-            Self::BeatLine(_, session, _) => vec![tables.seen(*session, &now.to_string())],
+            Self::BeatLine(_, session) => vec![tables.seen(*session, &now.to_string())],
             Self::Evict(eviction) => eviction.trace(tables, was, now),
             _ => Vec::new(),
         }
@@ -335,19 +322,11 @@ pub(super) async fn carefully(
     let (tables, mut keys) = (&world.tables, keys.to_vec());
     keys.sort_unstable();
     keys.dedup();
-    if keys.is_empty() {
-        let (answer, _) = op.apply(&mut [], world.moment(0));
-        let aside = op.aside(tables, &[], 0);
-        if let Op::Close(..) = op {
-            let _ = wire.run(&aside.join("; ")).await?;
-        }
-        return Ok(answer);
-    }
     let begin = match op {
-        Op::BeatLine(_, _, Patience::Short) => tables.dialect.begin_briefly(),
+        Op::BeatLine(..) => tables.dialect.begin_briefly(),
         _ => tables.dialect.begin(),
     };
-    let mut packet: Vec<String> = begin.iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![begin.to_owned()];
     packet.extend(tables.read(&keys, Lock::Wait));
     packet.push(format!("SELECT {}", world.now()));
     let rows = wire.run(&packet.join("; ")).await?;

@@ -8,6 +8,7 @@
 
 use sha2::{Digest, Sha256};
 
+use super::crowd::{join_text, leave_text};
 use super::dialect::Dialect;
 use super::post;
 use super::rows::{FREE, Key};
@@ -60,6 +61,9 @@ pub(super) struct Quick {
     take: Statement,
     release: Statement,
     see: Statement,
+    /// Of a crowd.
+    pub(super) join: Statement,
+    pub(super) leave: Statement,
 }
 
 impl Quick {
@@ -77,6 +81,11 @@ impl Quick {
             ),
             release: Statement::new(tables, &release(tables, now.unwrap_or("#4"))),
             see: Statement::new(tables, &see(tables)),
+            join: Statement::new(tables, &join_text(tables, now.unwrap_or("#5"))),
+            leave: Statement::new(
+                tables,
+                &leave_text(tables, now.unwrap_or("#5"), now.unwrap_or("#6")),
+            ),
         }
     }
 

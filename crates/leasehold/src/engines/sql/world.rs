@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::crowd::Crowd;
 use super::doubt::Doubts;
 use super::lanes::{Pool, Turns};
 use super::listen::{self, Watch};
@@ -41,7 +40,6 @@ pub(super) struct Settings {
 pub(super) struct World {
     pub(super) tables: Tables,
     pub(super) quick: Quick,
-    pub(super) crowd: Option<Crowd>,
     pub(super) known: Known,
     /// The lines that were a crowd when this process last looked.
     pub(super) crowded: Known,
@@ -80,7 +78,6 @@ impl World {
         };
         Arc::new_cyclic(|this| Self {
             quick: Quick::new(&tables, now),
-            crowd: Crowd::new(&tables, now),
             known: Known::default(),
             crowded: Known::default(),
             tables,

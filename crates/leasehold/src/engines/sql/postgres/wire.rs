@@ -111,6 +111,7 @@ impl Connection {
 
 #[async_trait]
 impl Link for Connection {
+    /// Bytes are bound, never part of the text: a role that watches the server reads the texts.
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
         let answers = match packet.contains("'\\x") {
             true => self.ask_bound(packet).await,
@@ -119,12 +120,14 @@ impl Link for Connection {
         answers.map_err(|error| trouble(&error))
     }
 
-    /// Values are bound, never part of the text: a role that watches the server reads the texts. A pooler may send each
-    /// packet to another connection of the server, so nothing is prepared there.
+    /// A pooler may send each packet to another connection of the server, so nothing is prepared there.
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
         let told = match self.kept.is_some() {
             true => self.execute(statement, values).await,
-            false => self.execute_once(statement, values).await,
+            false => {
+                let rows = self.execute_once(&statement.text, values).await;
+                rows.map(|rows| rows.into_iter().next())
+            }
         };
         told.map_err(|error| trouble(&error))
     }
@@ -158,41 +161,38 @@ impl Connection {
         row.as_ref().map(cells).transpose()
     }
 
-    async fn execute_once(&self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
+    async fn execute_once(&self, text: &str, values: &[Value]) -> Result<Rows, Error> {
         let bound: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values = bound.iter().zip(types(values));
         let values: Vec<_> = values.map(|(value, kind)| (&**value as _, kind)).collect();
-        let row = self.client.query_typed_opt(&statement.text, &values);
-        row.await?.as_ref().map(cells).transpose()
+        let rows = self.client.query_typed(text, &values).await?;
+        rows.iter().map(cells).collect()
     }
 
-    /// Runs the statements of a packet with their bytes bound: ids are no part of a text that a role may watch. All are
-    /// sent before the first is answered.
+    /// Runs the statements of a packet with their bytes bound. All are sent before the first is answered. The error is
+    /// that of the first which failed: the later ones only say that the transaction is of no use any more.
     async fn ask_bound(&self, packet: &str) -> Result<Vec<Rows>, Error> {
         let lifted: Vec<_> = packet.split("; ").map(lift).collect();
-        let asked = lifted.iter().map(|(text, values)| {
-            Box::pin(async move {
-                let values: Vec<_> = values.iter().map(|v| (v as _, Type::BYTEA)).collect();
-                self.client.query_typed(text, &values).await
-            })
-        });
+        let asked = lifted
+            .iter()
+            .map(|(text, values)| Box::pin(self.execute_once(text, values)));
         let mut asked: Vec<_> = asked.map(|call| (call, None)).collect();
         poll_fn(|cx| {
+            let mut waits = false;
             for (call, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
-                if let Poll::Ready(rows) = call.as_mut().poll(cx) {
-                    *answer = Some(rows);
+                match call.as_mut().poll(cx) {
+                    Poll::Ready(rows) => *answer = Some(rows),
+                    Poll::Pending => waits = true,
                 }
             }
-            match asked.iter().all(|(_, answer)| answer.is_some()) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            if waits {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
             }
         })
         .await;
-        let answers = asked.into_iter().filter_map(|(_, answer)| answer);
-        // The first that failed: the later ones only say that the transaction is of no use any more.
-        let answers = answers.map(|rows| rows?.iter().map(cells).collect());
-        answers.collect()
+        asked.into_iter().filter_map(|(_, answer)| answer).collect()
     }
 
     async fn ask(&self, packet: &str) -> Result<Vec<Rows>, Error> {
@@ -212,13 +212,13 @@ impl Connection {
 }
 
 /// A statement with places for the bytes that were in it, and the bytes.
-fn lift(statement: &str) -> (String, Vec<Vec<u8>>) {
+fn lift(statement: &str) -> (String, Vec<Value>) {
     let mut parts = statement.split("'\\x");
     let mut text = parts.next().unwrap_or_default().to_owned();
     let mut values = Vec::new();
     for part in parts {
         let (digits, rest) = part.split_once("'::bytea").unwrap_or((part, ""));
-        values.push(hex_bytes(digits).unwrap_or_default());
+        values.push(Value::Bytes(hex_bytes(digits).unwrap_or_default()));
         let _ = write!(text, "${}{rest}", values.len());
     }
     (text, values)

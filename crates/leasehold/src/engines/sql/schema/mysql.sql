@@ -8,11 +8,11 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
   id BINARY(16) NOT NULL,        -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BINARY(16) NOT NULL,
-  weight BIGINT NOT NULL,
+  weight BIGINT NOT NULL,        -- of a crowd: how many claims it has
   lease BIGINT NOT NULL,
-  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
-  deadline BIGINT NOT NULL,
-  fence BIGINT NOT NULL          -- 0: it waits
+  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used; of a crowd: a version
+  deadline BIGINT NOT NULL,      -- of a crowd: no claim ends before
+  fence BIGINT NOT NULL          -- 0: it waits; of a crowd: the largest place
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BINARY(16) NOT NULL,

@@ -8,11 +8,11 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   last INTEGER NOT NULL,         -- the largest fence spent; the block of a claim that is alone comes on top
   id BLOB NOT NULL,              -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BLOB NOT NULL,
-  weight INTEGER NOT NULL,
+  weight INTEGER NOT NULL,       -- of a crowd: how many claims it has
   lease INTEGER NOT NULL,
-  since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used
-  deadline INTEGER NOT NULL,
-  fence INTEGER NOT NULL         -- 0: it waits
+  since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used; of a crowd: a version
+  deadline INTEGER NOT NULL,     -- of a crowd: no claim ends before
+  fence INTEGER NOT NULL         -- 0: it waits; of a crowd: the largest place
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BLOB NOT NULL,
