@@ -1,4 +1,4 @@
-//! The databases beside the bare statements, and beside the simplest lock of one's own.
+//! The databases beside the bare statements, and beside the commonest lock made by hand.
 //!
 //! Each server commits to disk before it answers. The bare peer inserts and deletes a row with prepared statements on
 //! a connection of its own. The naive lock is a unique key: insert to lock, delete to unlock, and look again after
@@ -216,7 +216,7 @@ fn crowd(
     Ok(())
 }
 
-/// What a side met in all its runs.
+/// The counts of a side over all its runs.
 #[derive(Default)]
 struct Trouble {
     errors: u64,
@@ -292,7 +292,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
         }
         tokio::time::sleep(TIME).await;
         stop.store(true, Ordering::Relaxed);
-        // What is served while they finish does not count.
+        // Grants while they finish do not count.
         answer = (
             served.load(Ordering::Relaxed),
             troubles.load(Ordering::Relaxed),

@@ -113,7 +113,7 @@ async fn one<T: Transaction<Error: std::fmt::Debug>>(t: &mut T) {
 const TASKS: i64 = 4;
 const ROUNDS: i64 = 25;
 
-/// Reads without a lock, and changes the row if no other transaction has.
+/// Reads without a lock, and changes the row unless another transaction has.
 async fn optimistic(client: &mut tokio_postgres::Client) -> Result<Update, tokio_postgres::Error> {
     let read = client.query_one("SELECT n, version FROM stock WHERE id = 1", &[]);
     let read = read.await?;

@@ -130,7 +130,7 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
-/// Many who begin at the same moment on an empty database all find whole tables.
+/// Many clients that begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
     drop(start_all(url, 5_000, 6));
 }
@@ -139,7 +139,7 @@ fn begin_at_once(url: &str) {
 fn all_may_begin_at_once() {
     begin_at_once(&MariaDb::start().url());
     begin_at_once(&Postgres::start().url());
-    // The change to WAL cannot wait for others who make it, so that is tried on many new files.
+    // The change to WAL cannot wait for other clients that make it, so that is tried on many new files.
     for _ in 0..20 {
         let (_dir, url) = sqlite();
         begin_at_once(&url);
@@ -215,7 +215,7 @@ fn a_killed_server_comes_back_with_every_lock() {
     assert!(fence(&other.ask("lock x")) > first);
 }
 
-/// A server that says nothing for longer than the lease: the holder is told before another client can get in.
+/// A server that says nothing for longer than the lease: the holder is told before another holder can get in.
 #[test]
 fn a_silent_server_ends_in_a_loss_that_is_told() {
     let server = MariaDb::start();

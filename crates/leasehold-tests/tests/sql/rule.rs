@@ -198,7 +198,7 @@ impl Match {
             return;
         };
         let (at, used) = (self.at(), self.dice.below(4) as u32);
-        // What the session knows to be in no line is not asked for.
+        // A claim that the session knows to be in no line is not asked for.
         let known = self.seats[seat].names.contains_key(&claim.id.as_u128());
         let (wanted, changes) = match known {
             true => {

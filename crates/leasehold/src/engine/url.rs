@@ -7,7 +7,12 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+#[cfg(any(
+    feature = "zookeeper",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "mysql"
+))]
 use super::Host;
 use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -56,7 +61,7 @@ impl Url {
             None => ("", place),
         };
         let names_hosts = schemes::names_hosts(&scheme);
-        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        // The text after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
         let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
         if misplaced && (names_hosts || !authority.is_empty()) {
             return Err(bad(MISPLACED.to_owned()));
@@ -105,7 +110,12 @@ impl Url {
     }
 
     /// The hosts taken apart, each with this port if it was given none.
-    #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+    #[cfg(any(
+        feature = "zookeeper",
+        feature = "etcd",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
@@ -153,7 +163,7 @@ impl Params {
     }
 
     /// Whether something is on; off if it was not given.
-    #[cfg(any(feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name).as_deref() {
             None | Some("0" | "false") => Ok(false),
@@ -162,7 +172,7 @@ impl Params {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that the engine did not take.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.
@@ -206,7 +216,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.

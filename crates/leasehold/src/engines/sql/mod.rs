@@ -280,6 +280,6 @@ fn server(engine: &'static str, crash: Verdict) -> Guarantees {
     let (kept, fenced) = (Verdict::Kept, Verdict::Fenced);
     let verdicts = [kept, fenced, fenced, crash, Verdict::Broken, kept];
     Guarantees::new(engine, Level::L2, verdicts)
-        .scope("the clients of the same database and prefix")
+        .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }
