@@ -221,7 +221,7 @@ impl Error {
     }
 
     /// What it says, without where: for an engine that tells one refusal to several calls.
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "zookeeper", feature = "etcd"))]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
