@@ -15,6 +15,7 @@ const URLS: &[&str] = &[
     "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
+    "etcd://localhost",
 ];
 
 fn main() {

@@ -221,7 +221,7 @@ impl Error {
     }
 
     /// The message without engine, step and name: for an engine that tells one refusal to several calls.
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "zookeeper", feature = "etcd"))]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }

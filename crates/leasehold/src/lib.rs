@@ -31,7 +31,7 @@
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
-//! engines   memory file redis sql zookeeper           a folder each; Redlock is a part of Redis
+//! engines   memory file redis sql zookeeper etcd      a folder each; Redlock is a part of Redis
 //! line      the rule that all of them follow, pure
 //! ```
 

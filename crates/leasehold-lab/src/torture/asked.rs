@@ -188,6 +188,8 @@ mod tests {
             ("sqlite", "sqlite:x"),
             ("zookeeper", "zookeeper://h"),
             ("zookeeper-ensemble", "zookeeper://h"),
+            ("etcd", "etcd://h"),
+            ("etcd-cluster", "etcd://h"),
         ] {
             assert_eq!(lossy(engine, url), [], "{engine}");
         }

@@ -46,6 +46,8 @@ const ENGINES: [Engine; 11] = [
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
+    engine("etcd", served!(ServerKill ServerPause ClockStep), 1500),
+    engine("etcd-cluster", served!(LeaderKill ServerPause), 1500),
 ];
 
 const fn engine(word: &'static str, faults: &'static [FaultKind], lease: u64) -> Engine {

@@ -63,6 +63,8 @@ each! {
     mariadb "mariadb"
     zookeeper "zookeeper"
     zookeeper_ensemble "zookeeper-ensemble"
+    etcd "etcd"
+    etcd_cluster "etcd-cluster"
 }
 
 #[tokio::test]

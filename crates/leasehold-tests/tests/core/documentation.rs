@@ -25,6 +25,7 @@ const URLS: &[&str] = &[
     "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
+    "etcd://localhost",
 ];
 
 #[test]

@@ -4,5 +4,6 @@ mod beds;
 mod contract;
 mod edge;
 mod hazards;
+mod interop;
 mod lost_answers;
 mod overload;

@@ -1,5 +1,6 @@
 //! The servers of a run, and what is done to them.
 
+mod etcd;
 mod redis;
 mod redlock;
 mod sql;
@@ -57,6 +58,8 @@ pub(super) fn start(word: &str) -> Box<dyn Servers> {
         "mariadb" => Box::new(sql::Maria::start()),
         "zookeeper" => Box::new(zookeeper::Alone::start()),
         "zookeeper-ensemble" => Box::new(zookeeper::Three::start()),
+        "etcd" => Box::new(etcd::Alone::start()),
+        "etcd-cluster" => Box::new(etcd::Three::start()),
         other => unreachable!("{other} has no servers"),
     }
 }
