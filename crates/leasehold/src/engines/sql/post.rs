@@ -170,3 +170,32 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
     }
     &text[..end]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every role of a database can send a notification: whatever it says, it is read or left alone.
+    #[test]
+    fn inputs_that_no_client_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "notice",
+            words: &[
+                b" ",
+                b".",
+                b" granted ",
+                b" wanted",
+                b" expired",
+                b" evicted ",
+                b"00",
+                b"ff",
+            ],
+        };
+        let seed = format!("{:032x} {:032x} evicted 6d. 6e.", 1, 2).into_bytes();
+        fuzz.run(&[seed], |input| {
+            let text = String::from_utf8_lossy(input);
+            let event = read(&text).map(|(_, event)| std::mem::discriminant(&event));
+            (event, text.split(' ').count().min(8), cut(&text, 9).len())
+        });
+    }
+}
