@@ -5,7 +5,7 @@ use std::fmt;
 /// How many fences one grant reserves: a grant serves at most this many turns.
 pub const FENCE_BLOCK: u32 = 256;
 
-/// The token of a grant: for one name, every later turn has a larger one, whoever holds it.
+/// The token of a grant: for one name, every later turn has a larger one, in every process.
 ///
 /// Send it with every write and let the resource refuse a smaller one than it has seen ([`Gate`] does that in
 /// memory). It fits a signed 64-bit column.
@@ -51,6 +51,15 @@ impl Fence {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The number for a signed column.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::new(7).as_i64(), 7);
+    /// ```
+    pub const fn as_i64(self) -> i64 {
+        self.0 as i64
+    }
 }
 
 impl fmt::Display for Fence {
@@ -83,7 +92,7 @@ pub struct Gate {
     seen: std::sync::atomic::AtomicU64,
 }
 
-/// A [`Gate`] has seen a larger fence: whoever shows this one no longer holds the lock.
+/// A [`Gate`] has seen a larger fence: the caller that shows this one no longer holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// The fence that was shown.
@@ -134,7 +143,7 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "fence {} is stale: {} was seen, so somebody else has held the lock since",
+            "fence {} is stale: {} was seen, so another holder has had the lock since: stop this work",
             self.shown, self.seen
         )
     }
