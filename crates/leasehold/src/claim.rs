@@ -206,3 +206,34 @@ impl Claim {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_that_no_line_can_give_are_refused_with_the_reason() {
+        let refused = |count, of| Mode::Permits { count, of }.check().unwrap_err().to_string();
+        assert!(refused(1, 0).contains("at least 1 permit; 0 were given"));
+        assert!(refused(0, 2).contains("0 permits were asked for"));
+        assert!(refused(3, 2).contains("3 permits were asked for, and the semaphore has 2"));
+        assert!(refused(1, RW_CAPACITY).contains("a semaphore has at most"));
+        assert!(Mode::Permits { count: 2, of: 2 }.check().is_ok());
+        assert!(Mode::Write.check().is_ok());
+    }
+
+    #[test]
+    fn a_mode_is_its_weight_and_its_capacity() {
+        let (all, some) = (
+            Mode::Permits { count: 3, of: 3 },
+            Mode::Permits { count: 2, of: 3 },
+        );
+        assert!(Mode::Mutex.exclusive() && Mode::Write.exclusive() && all.exclusive());
+        assert!(!Mode::Read.exclusive() && !some.exclusive());
+        for mode in [Mode::Mutex, Mode::Read, Mode::Write, all, some] {
+            assert_eq!(Mode::of(mode.weight(), mode.capacity()), mode);
+        }
+        let words = [Mode::Mutex, Mode::Read, Mode::Write, some].map(|mode| mode.to_string());
+        assert_eq!(words, ["mutex", "read", "write", "2 of 3"]);
+    }
+}

@@ -341,7 +341,11 @@ impl Session for Carried {
             }
             answer
         };
-        self.courier.carry(Step::Release, Some(claim), call).await
+        let answer = courier.carry(Step::Release, Some(claim), call).await;
+        if answer.is_err() {
+            courier.judge.not_given_back(claim.id);
+        }
+        answer
     }
 
     async fn close(&self) -> Result<()> {

@@ -222,3 +222,63 @@ pub(crate) fn validity(sent: Micros, lease: Duration) -> Micros {
     let margin = (lease / 50 + 5_000).min(lease / 4);
     sent.saturating_add(lease - margin)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Mode;
+    use crate::name::Name;
+
+    fn held(fence: u64) -> Held {
+        Held {
+            fence: Fence::new(fence),
+            block: 2,
+            wanted: false,
+        }
+    }
+
+    fn grant(clock: &Clock, until: Micros) -> Grant {
+        let (name, lease) = (Name::new("x").unwrap(), Duration::from_secs(1));
+        let claim = Claim::new(name, Mode::Mutex, lease);
+        Grant::new(claim, held(7), lease, clock.now()..until, clock)
+    }
+
+    /// Two hundredths for clocks that run apart, five milliseconds to tell, and never more than a quarter.
+    #[test]
+    fn validity_ends_before_the_lease_does() {
+        let valid = |lease| validity(1_000, Duration::from_millis(lease)) - 1_000;
+        assert_eq!([valid(10_000), valid(1_000)], [9_795_000, 975_000]);
+        assert_eq!(valid(20), 15_000);
+    }
+
+    #[test]
+    fn a_fence_says_whether_the_engine_speaks_of_this_grant() {
+        let grant = grant(&Clock::simulated(), Micros::MAX);
+        assert!(grant.is(&held(7)) && !grant.is(&held(9)));
+        let fences = [grant.next_fence(), grant.next_fence(), grant.next_fence()];
+        assert_eq!(fences, [Some(Fence::new(7)), Some(Fence::new(8)), None]);
+    }
+
+    #[test]
+    fn a_grant_that_was_not_renewed_in_time_is_unsure_until_it_is() {
+        let grant = grant(&Clock::simulated(), Micros::MAX);
+        grant.set_unsure(true);
+        assert_eq!(grant.state(), State::Unsure);
+        grant.set_unsure(false);
+        assert_eq!(grant.state(), State::Valid);
+    }
+
+    /// The wait sleeps at most a minute at a time, and goes on until the end.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_the_loss_lasts_until_the_loss() {
+        let clock = Clock::simulated();
+        let end = clock.now() + 200_000_000;
+        let grant = grant(&clock, end);
+        assert_eq!(grant.remaining(), Duration::from_secs(200));
+        let early = tokio::time::timeout(Duration::from_secs(199), grant.lost()).await;
+        assert!(early.is_err(), "told before the end");
+        grant.lost().await;
+        assert!((end..end + 10_000).contains(&clock.now()));
+        assert_eq!(grant.remaining(), Duration::ZERO);
+    }
+}

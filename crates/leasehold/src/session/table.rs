@@ -94,7 +94,6 @@ pub(super) enum Told {
 
 impl Entry {
     pub(super) fn new(lease: Duration, keep_alive: bool, confirmed: Confirmed) -> Self {
-        confirmed.set(false);
         Self {
             phase: Phase::Asking { early: None },
             lease,

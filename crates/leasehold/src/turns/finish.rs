@@ -112,9 +112,8 @@ impl Queue {
         let over = active.users.is_empty()
             && active.idle.as_ref().is_some_and(|idle| {
                 let wanted = grant.is_wanted() || grant.is_asked();
-                let no_use = wanted || grant.state() == Validity::Lost;
                 let gone = !self.manager.has(grant);
-                gone || idle.kept.until <= now || (idle.kept.reusable && no_use)
+                gone || idle.kept.until <= now || (idle.kept.reusable && wanted)
             });
         if over {
             state.forget(index, now);

@@ -140,3 +140,75 @@ impl GrantObserver for Queues {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::state::Wake;
+    use super::*;
+    use crate::claim::Mode;
+    use crate::clock::Clock;
+    use crate::engine::{Identity, Memory};
+    use crate::error::{Error, ErrorKind, Step};
+
+    async fn turns() -> Arc<Turns> {
+        let clock = Clock::simulated();
+        let engine = Memory::new(clock.clone());
+        let who = Identity::of_this_process();
+        let queues = Arc::<Queues>::default();
+        let manager = Manager::open(&engine, &who, &clock, queues.clone()).await;
+        Turns::new(manager.unwrap(), Bound::default(), queues)
+    }
+
+    fn asks(lease: Duration) -> Request {
+        let terms = Terms {
+            lease,
+            ..Terms::default()
+        };
+        Request::new(Mode::Mutex, true, &terms, Location::caller(), 0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_is_not_used_is_forgotten() {
+        let turns = turns().await;
+        let (one, same) = (turns.queue("x").unwrap(), turns.queue("x").unwrap());
+        assert!(Arc::ptr_eq(&one, &same));
+        drop(one);
+        assert_eq!(turns.queues.0.lock().len(), 1);
+        drop(same);
+        assert_eq!(turns.queues.0.lock().len(), 0);
+    }
+
+    /// While another holds, however long that takes.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_dropped_leaves_no_place_behind() {
+        let turns = turns().await;
+        let queue = turns.queue("x").unwrap();
+        let second = Duration::from_secs(1);
+        let _held = queue.take(&asks(second)).await.unwrap().unwrap();
+        for _ in 0..3 {
+            let request = asks(second);
+            let wait = queue.take(&request);
+            assert!(tokio::time::timeout(second, wait).await.is_err());
+            assert_eq!(queue.state.lock().waiting.len(), 0);
+        }
+    }
+
+    /// No answer in time says nothing to a task that would have waited longer; every other error is one for all.
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_wait_longer_do_not_fail_with_one_that_waited_in_vain() {
+        let turns = turns().await;
+        let queue = turns.queue("x").unwrap();
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
+        let fail = |kind| {
+            let mut state = queue.state.lock();
+            let waits = [short, long].map(|lease| state.join(asks(lease)).1);
+            drop(state);
+            queue.fail_engine(&Error::new(kind, Step::Claim, "a test"), short);
+            waits.map(|mut told| matches!(told.try_recv(), Ok(Wake::Failed(_))))
+        };
+        assert_eq!(fail(ErrorKind::Unavailable), [true, true]);
+        assert_eq!(fail(ErrorKind::TimedOut), [true, false]);
+    }
+}

@@ -59,3 +59,32 @@ impl Request {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_another_request_could_use_lingers() {
+        let linger = |mode, change: fn(&mut Terms)| {
+            let mut terms = Terms {
+                linger: Duration::from_secs(1),
+                ..Terms::default()
+            };
+            change(&mut terms);
+            !Request::new(mode, true, &terms, Location::caller(), 0)
+                .linger()
+                .is_zero()
+        };
+        let (some, all) = (
+            Mode::Permits { count: 1, of: 2 },
+            Mode::Permits { count: 2, of: 2 },
+        );
+        for mode in [Mode::Mutex, Mode::Read, Mode::Write, all] {
+            assert!(linger(mode, |_| {}), "{mode}");
+            assert!(!linger(mode, |terms| terms.strict = true), "{mode}");
+            assert!(!linger(mode, |terms| terms.keep_alive = false), "{mode}");
+        }
+        assert!(!linger(some, |_| {}));
+    }
+}

@@ -295,7 +295,26 @@ impl State {
         }
     }
 
+    /// Whether the call could never be granted: a reader that asks to write, a minimum beyond a fixed lease.
+    fn is_invalid(&self, ask: &Ask) -> bool {
+        let near = |client: usize, who: Who, name: usize| {
+            client == ask.client && who == ask.who && ask.names.contains(&name)
+        };
+        // A turn of the same owner may not have been told yet.
+        let holds = |hold: &Hold| near(hold.client, hold.who, hold.name);
+        let asks = |other: &Ask| near(other.client, other.who, other.names[0]);
+        let upgrades = ask.terms.again != super::Again::No && ask.want != Want::Read;
+        let beyond = ask.terms.min_hold > self.lease_of(&ask.terms) && !ask.terms.keep_alive;
+        beyond || (upgrades && (self.holds.iter().any(holds) || self.asks.iter().any(asks)))
+    }
+
     fn failed(&mut self, ask: &Ask, error: &Error) {
+        if error.kind() == ErrorKind::Invalid && !self.is_invalid(ask) {
+            self.accuse(
+                "P17",
+                format!("a call was refused without a reason: {error}"),
+            );
+        }
         let hit = !self.program.hits.is_empty();
         // A front of the same client that fails takes those behind it along.
         let hasty = !self.near(self.program.world.lease / 20);

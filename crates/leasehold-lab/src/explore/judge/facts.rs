@@ -38,6 +38,9 @@ pub(super) struct Fact {
     pub(super) lingers: bool,
     /// Whether it was given back.
     left: bool,
+    left_at: Option<Micros>,
+    /// When giving it back failed, until it is tried again.
+    refused: Option<Micros>,
     pub(super) client: usize,
     lease: Duration,
     /// Whether it ends with its first lease.
@@ -102,6 +105,8 @@ impl Judge {
             kept: 0,
             lingers: false,
             left: false,
+            left_at: None,
+            refused: None,
             client,
             lease: claim.lease,
             fixed: false,
@@ -113,8 +118,21 @@ impl Judge {
 
     /// A client gives a claim back.
     pub fn gives_back(&self, id: ClaimId) {
-        if let Some(fact) = self.state().facts.get_mut(&id) {
+        let state = &mut *self.state();
+        let now = state.now();
+        if let Some(fact) = state.facts.get_mut(&id) {
+            let _ = fact.left_at.get_or_insert(now);
             fact.left = true;
+            fact.refused = None;
+        }
+    }
+
+    /// The answer to that was an error.
+    pub fn not_given_back(&self, id: ClaimId) {
+        let state = &mut *self.state();
+        let now = state.now();
+        if let Some(fact) = state.facts.get_mut(&id) {
+            fact.refused = Some(now);
         }
     }
 
@@ -257,6 +275,26 @@ impl State {
         }
     }
 
+    /// Giving back goes on until it succeeds, or the lease has ended the claim.
+    pub(super) fn see_given_back(&mut self) {
+        let now = self.now();
+        let given_up = self.facts.values().find(|fact| {
+            let lease = fact.lease.as_micros() as u64;
+            let pause = fact.refused.map(|refused| refused + PAUSE + self.prompt());
+            let end = fact.left_at.map_or(0, |left| left + lease);
+            let closing = self.lives[fact.client].closing.is_some();
+            pause.is_some_and(|pause| now > pause && pause < end && now < end) && !closing
+        });
+        if let Some(fact) = given_up {
+            let what = format!(
+                "client {} could not give back {}, and does not go on trying",
+                fact.client,
+                super::super::name(fact.name)
+            );
+            self.accuse("P9", what);
+        }
+    }
+
     /// A grant that none uses is given back at once, unless it lingers and none else wants it.
     pub(super) fn see_idle_grants(&mut self) {
         let now = self.now();
@@ -303,6 +341,9 @@ impl State {
         }
     }
 }
+
+/// The longest pause between two tries to give something back.
+const PAUSE: Micros = 1_000_000;
 
 /// How long giving back may take to begin: no message is waited for.
 const AT_ONCE: Micros = 5_000;

@@ -329,6 +329,7 @@ impl State {
         }
         self.see_the_told();
         self.see_idle_grants();
+        self.see_given_back();
         self.see_fixed_leases();
         self.see_shutdowns();
     }

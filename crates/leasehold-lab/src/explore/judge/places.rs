@@ -36,9 +36,8 @@ impl State {
         granted.passed = None;
         let joined = granted.waits.take().unwrap_or(order);
         let (name, client) = (granted.name, granted.client);
-        let waits = |fact: &&mut Fact| {
-            fact.name == name && fact.waits.is_some_and(|since| since < joined)
-        };
+        let waits =
+            |fact: &&mut Fact| fact.name == name && fact.waits.is_some_and(|since| since < joined);
         for fact in self.facts.values_mut().filter(waits) {
             fact.passed = Some(client);
         }
