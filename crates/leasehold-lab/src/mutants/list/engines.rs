@@ -338,7 +338,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/sql/rows.rs",
         "key.copy_from_slice(&digest[..16]);",
         "key.copy_from_slice(&digest[..16]);\n        if PLANTED {\n            key[4..].fill(0);\n        }",
-        "test engine_sqlite exclusion::names_never_collide",
+        "test sql contract::sqlite::exclusion::names_never_collide",
     ),
     mutant(
         "zookeeper: a name is not encoded",
