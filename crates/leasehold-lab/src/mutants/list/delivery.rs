@@ -95,4 +95,18 @@ pub(super) const DELIVERY: &[Mutant] = &[
         "if !PLANTED && error.is_for_all()",
         EXPLORE,
     ),
+    mutant(
+        "what lingers stays in the way of another kind",
+        "turns/state.rs",
+        "self.excludes(request) || self.mode",
+        "self.excludes(request) || !PLANTED && self.mode",
+        "test core turns::what_lingers_gives_way_to_another_kind",
+    ),
+    mutant(
+        "a client whose runtime is gone gives what it cannot renew",
+        "session/heartbeat.rs",
+        "manager.reaper.progress.close();",
+        "if !PLANTED {\n                manager.reaper.progress.close();\n            }",
+        "test core delivery::a_client_whose_runtime_is_gone_refuses",
+    ),
 ];
