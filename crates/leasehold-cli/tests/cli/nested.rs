@@ -111,3 +111,31 @@ fn reenter_is_refused_under_a_grant_for_less() {
         );
     }
 }
+
+/// A directory or a file that is named from here is passed on as a URL that means the same one.
+#[test]
+fn a_nested_run_finds_the_same_locks_whatever_their_path() {
+    let place = Place::new();
+    let scheme = if cfg!(feature = "sqlite") {
+        &["file", "sqlite"][..]
+    } else {
+        &["file"]
+    };
+    for (scheme, path) in scheme
+        .iter()
+        .flat_map(|s| ["plain", "a%3Fb", "a%2541", "a b@c"].map(|p| (s, p)))
+    {
+        let url = format!("{scheme}:{scheme} {path}");
+        let script = format!("cd /; {LEASEHOLD} run x -- echo never");
+        let answer = place.leasehold(&["--url", &url, "run", "x", "--", "sh", "-c", &script]);
+        assert_eq!(
+            (answer.code, answer.out.as_str()),
+            (64, ""),
+            "{url}: {answer:?}"
+        );
+        assert!(
+            answer.err.contains("held by a surrounding run"),
+            "{url}: {answer:?}"
+        );
+    }
+}

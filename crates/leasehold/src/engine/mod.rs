@@ -45,6 +45,8 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 ))]
 pub(crate) use self::host::Host;
 pub(crate) use self::schemes::engine as url_engine;
+#[cfg(any(feature = "file", feature = "sqlite"))]
+pub(crate) use self::url::path_in_url;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};

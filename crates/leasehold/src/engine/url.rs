@@ -170,6 +170,9 @@ impl Params {
         let Some((unknown, _)) = self.given.first() else {
             return Ok(());
         };
+        if self.known.contains(&unknown.as_str()) {
+            return Err(bad(format!("the option {unknown:?} is given twice")));
+        }
         let known = match self.known.as_slice() {
             [] => "it has none".to_owned(),
             known => format!("known: {}", known.join(", ")),
@@ -187,6 +190,13 @@ impl fmt::Debug for Params {
             .entries(self.given.iter().map(|(name, _)| name))
             .finish()
     }
+}
+
+/// A path as a URL has it: what would be taken for an escape or an option is escaped.
+#[cfg(any(feature = "file", feature = "sqlite"))]
+pub(crate) fn path_in_url(path: &std::path::Path) -> String {
+    let path = path.to_string_lossy();
+    path.replace('%', "%25").replace('?', "%3F")
 }
 
 fn parse_params(query: Option<&str>) -> Result<Vec<(String, String)>> {

@@ -33,6 +33,7 @@ fn what_is_wrong_is_said() {
         ("redis:/127.0.0.1:1", "redis://HOST"),
         ("redis://u:hunter2%ff@h", "UTF-8"),
         ("memory:?nope=hunter2", "\"nope\""),
+        ("redis://h?prefix=hunter2&prefix=a", "given twice"),
     ] {
         let error = url_engine(url).unwrap_err();
         let shown = format!("{error} {error:?}");

@@ -40,6 +40,8 @@ use self::session::SqlSession;
 use self::tables::Tables;
 use self::wire::Connect;
 use self::world::{Settings, World};
+#[cfg(feature = "sqlite")]
+use crate::engine::path_in_url;
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
     Url, Verdict, cannot_ask,
@@ -139,7 +141,9 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
             // The whole file has one writer at a time: more connections would only stand in each other's way.
             settings.lanes = 1;
             let _ = settings.clock.get_or_insert_with(Clock::boot);
-            (Arc::new(sqlite::File::at(url, params)?), settings)
+            let file = sqlite::File::at(url, params)?;
+            settings.location = location(url, &path_in_url(&file.path));
+            (Arc::new(file), settings)
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -175,19 +179,19 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
         create,
         notify: false,
         clock,
-        location: location(url),
+        location: location(url, url.path()),
     })
 }
 
 /// The URL without its options and without a password: what two clients of the same locks have in common.
-fn location(url: &Url) -> String {
+fn location(url: &Url, path: &str) -> String {
     let prefix = url.params().take("prefix");
     let hosts = match url.hosts() {
         [] => String::new(),
         hosts => format!("//{}", hosts.join(",")),
     };
     let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
-    format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
+    format!("{}:{hosts}{path}{prefix}", url.scheme())
 }
 
 fn bad(what: &str) -> Error {
