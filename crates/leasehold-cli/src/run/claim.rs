@@ -39,7 +39,7 @@ pub(super) async fn claim(
 /// How to claim, and how to do it if the name is in use the other way.
 ///
 /// A line is either a mutex or a read/write lock while it is in use. For a command "alone" and "shared" must exclude
-/// each other whoever came first, so each falls back to what excludes at least as much: alone is a writer among
+/// each other in either order, so each falls back to what excludes at least as much: alone is a writer among
 /// readers, and shared takes its turn alone among mutexes.
 fn modes(args: &RunArgs) -> (Mode, Option<Mode>) {
     match (args.permits, args.of) {

@@ -57,7 +57,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
         signal = signals.stop() => return Ok(exit::of_signal(signal.as_raw())),
     };
     let outcome = run.attempt(&client, &mut signals).await;
-    // What was dropped on the way is given back before we go: no waiter waits for the lease of a withdrawn claim.
+    // Dropped claims are given back before we go: no waiter waits for the lease of a withdrawn claim.
     let _ = tokio::time::timeout(GOODBYE, client.shutdown(GOODBYE)).await;
     match outcome? {
         Outcome::Exit(code) => Ok(code),
@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// What `status` shows: the command's name, and its arguments only if that is wanted. Others can read it.
+    /// The text for `status`: the command's name, and its arguments only if that is wanted. Others can read it.
     fn identity(&self) -> Identity {
         let (this, command) = (Identity::of_this_process(), &self.args.command);
         if self.args.show_args {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Place, Running, timed};
 
 #[test]
-fn a_run_beside_redisson_has_a_fence_that_grows_and_says_whose() {
+fn a_run_beside_redisson_has_a_growing_fence_and_names_its_source() {
     let (place, server) = (Place::new(), Redis::start());
     for (lock, whose) in [("plain", "ours, kept beside"), ("fenced", "the token of")] {
         let url = format!("{}?layout=redisson&lock={lock}", server.url());

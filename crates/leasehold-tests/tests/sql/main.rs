@@ -3,6 +3,7 @@
 mod bad_names;
 mod beds;
 mod contract;
+mod crowd;
 mod edge;
 mod effect;
 mod hazards;
