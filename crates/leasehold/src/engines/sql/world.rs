@@ -275,6 +275,15 @@ pub(super) async fn pause() {
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
+impl Drop for World {
+    /// The task that listens waits for what may never come, and its connection with it.
+    fn drop(&mut self) {
+        if let Some(task) = self.listener.lock().take() {
+            task.abort();
+        }
+    }
+}
+
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "World({})", self.settings.location)
