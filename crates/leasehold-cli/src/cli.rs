@@ -146,7 +146,9 @@ Where the locks are (--url, or LEASEHOLD_URL):
   sqlite:FILE                  a file that the programs of this machine share
   zookeeper://A,B,C/PATH       ZooKeeper, in Curator's layout
   etcd://A,B,C                 etcd, in the layout of etcdctl lock
-A build may have fewer; one that lacks an engine says so.";
+A build may have fewer; one that lacks an engine says so. Every user of the machine sees the arguments of a command: give
+a URL with a password by --url-file or LEASEHOLD_URL, or leave the password out. It is then looked for where the
+server's own program looks: REDISCLI_AUTH; PGPASSWORD, PGPASSFILE, ~/.pgpass; MYSQL_PWD.";
 
 fn top_help() -> String {
     format!("{URLS}\n\n{EXAMPLES}")

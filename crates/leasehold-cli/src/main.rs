@@ -12,6 +12,7 @@ mod exit;
 mod generate;
 mod group;
 mod held;
+mod password;
 mod place;
 mod plain;
 mod run;

@@ -20,7 +20,7 @@ use crate::sync::Shared;
 const SOME: u64 = 10_000;
 
 /// Longer inputs are cut.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 1024;
 
 /// More outcomes than these are not told apart.
 const OUTCOMES: usize = 2_000;
@@ -71,7 +71,7 @@ impl Fuzz<'_> {
         );
         assert!(grown < LARGER, "{}: {grown} KiB larger", self.name);
         if std::env::var_os("LEASEHOLD_FUZZ_KEEP").is_some() {
-            self.keep(outcomes.into_values());
+            self.keep(outcomes);
         }
     }
 
@@ -81,13 +81,14 @@ impl Fuzz<'_> {
         seeds: &[Vec<u8>],
         current: &Shared<(u64, Vec<u8>)>,
         parse: impl Fn(&[u8]) -> T,
-    ) -> HashMap<u64, Vec<u8>> {
-        let mut outcomes = HashMap::new();
+    ) -> Vec<Vec<u8>> {
         let mut known: Vec<_> = self.corpus().into_iter().chain(seeds.to_vec()).collect();
         known.push(Vec::new());
-        let (mut random, first) = (Random(1), known.len() as u64);
-        for at in 0..count.max(first) {
-            let input = match known.get(at as usize).filter(|_| at < first) {
+        let (first, mut random) = (known.len(), Random(1));
+        // Where the shortest input of each outcome is.
+        let mut outcomes = HashMap::new();
+        for at in 0..count.max(first as u64) {
+            let input = match known.get(at as usize).filter(|_| at < first as u64) {
                 Some(seed) => seed.clone(),
                 None => self.changed(&known, &mut random),
             };
@@ -97,15 +98,17 @@ impl Fuzz<'_> {
             };
             let mut hasher = DefaultHasher::new();
             outcome.hash(&mut hasher);
-            let new = match outcomes.get(&hasher.finish()) {
-                None => outcomes.len() < OUTCOMES,
-                Some(old) => Vec::len(old) > input.len(),
-            };
-            if new && outcomes.insert(hasher.finish(), input.clone()).is_none() {
-                known.push(input);
+            match outcomes.get(&hasher.finish()) {
+                Some(at) if Vec::len(&known[*at]) > input.len() => known[*at] = input,
+                Some(_) => {}
+                None if outcomes.len() < OUTCOMES => {
+                    let _ = outcomes.insert(hasher.finish(), known.len());
+                    known.push(input);
+                }
+                None => {}
             }
         }
-        outcomes
+        known.split_off(first)
     }
 
     /// A neighbour of a known input.
@@ -167,8 +170,7 @@ impl Fuzz<'_> {
         text.lines().map(bytes).collect()
     }
 
-    fn keep(&self, inputs: impl Iterator<Item = Vec<u8>>) {
-        let mut lines: Vec<_> = inputs.filter(|input| input.len() < 600).collect();
+    fn keep(&self, mut lines: Vec<Vec<u8>>) {
         lines.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let text: String = lines.iter().map(|input| hex(input) + "\n").collect();
         std::fs::write(self.path(), text).unwrap();

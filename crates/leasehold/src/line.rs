@@ -51,6 +51,10 @@ pub struct Line {
 /// The largest fence: it must fit a signed 64-bit column.
 const FENCE_MAX: u64 = i64::MAX as u64;
 
+/// The most claims that hold a name or wait for it. Every step looks at all of them: a line without an end would keep its
+/// keeper from all other work.
+pub const LINE_MAX: usize = 20_000;
+
 impl Line {
     /// An empty line whose next fence is above `last`.
     pub fn new(last: u64) -> Self {
@@ -246,6 +250,9 @@ impl Line {
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
         }
+        if joins && ask.waits && self.places.len() >= LINE_MAX {
+            return Err(Refusal::Full);
+        }
         if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
             return Err(Refusal::Fences);
         }
@@ -282,7 +289,8 @@ impl Line {
     /// The unused part of a block can be given out again only while no later one was granted.
     fn give_back(&mut self, first: u64, used: u32) {
         if self.last == block_end(first) {
-            self.last = first + u64::from(used.clamp(1, FENCE_BLOCK)) - 1;
+            // A stored line may hold any number.
+            self.last = first.saturating_add(u64::from(used.clamp(1, FENCE_BLOCK)) - 1);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod accounts;
 mod bad_keys;
 mod beds;
 mod contract;

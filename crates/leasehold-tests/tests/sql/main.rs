@@ -1,5 +1,6 @@
 //! The databases: the contract, their hazards, the statements against the rule, effects in the caller's transaction.
 
+mod accounts;
 mod bad_names;
 mod beds;
 mod contract;

@@ -1,5 +1,6 @@
 //! ZooKeeper: the contract, its hazards, and Curator and kazoo on the same locks.
 
+mod accounts;
 mod beds;
 mod contract;
 mod edge;

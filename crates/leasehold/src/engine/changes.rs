@@ -4,7 +4,7 @@ use super::{Ended, Event, RW_CAPACITY};
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::error::{Error, ErrorKind, Step};
-use crate::line::{Ask, Change, Refusal, What};
+use crate::line::{Ask, Change, LINE_MAX, Refusal, What};
 
 impl Claim {
     /// The claim as a line takes it.
@@ -48,6 +48,13 @@ impl From<Refusal> for Error {
                 ErrorKind::Invalid,
                 Step::Claim,
                 "more permits were asked for than the name has: ask for at most its number",
+            ),
+            Refusal::Full => Self::new(
+                ErrorKind::Unavailable,
+                Step::Claim,
+                format!(
+                    "{LINE_MAX} claims hold this name or wait for it, the most there may be; claim it from fewer tasks"
+                ),
             ),
             Refusal::Fences => Self::new(
                 ErrorKind::Unavailable,

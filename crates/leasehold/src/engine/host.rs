@@ -122,7 +122,8 @@ mod tests {
                     host.name.len().min(3),
                 )
             };
-            host.map(outcome).map_err(|error| error.len())
+            host.map(outcome)
+                .map_err(|error| error.get(..12).map(str::to_owned))
         });
     }
 

@@ -99,6 +99,8 @@ pub enum Refusal {
     Weight,
     /// No fence is left below 2^63.
     Fences,
+    /// The line has as many claims as it may.
+    Full,
 }
 
 /// A change to a claim, to be told to its session.

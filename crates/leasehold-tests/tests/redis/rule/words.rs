@@ -82,6 +82,7 @@ pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Vec<String> {
         Ok(Standing::Gone) => words(&[&"gone"]),
         Err(Refusal::Weight) => words(&[&"weight"]),
         Err(Refusal::Fences) => words(&[&"fences"]),
+        Err(Refusal::Full) => panic!("few claims are no full line"),
         Err(Refusal::Capacity(capacity)) => words(&[&"capacity", &capacity]),
     }
 }

@@ -20,7 +20,7 @@ use super::world::World;
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::fence::FENCE_BLOCK;
-use crate::line::Standing;
+use crate::line::{LINE_MAX, Standing};
 
 /// Whether the line is worth trying: it was a crowd when this process last looked.
 pub(super) fn likely(world: &World, claim: &Claim) -> bool {
@@ -87,7 +87,7 @@ pub(super) fn join_text(tables: &Tables, now: &str) -> String {
         "WITH moved AS (UPDATE {line} AS l SET weight = l.weight + 1, fence = l.fence + 1, \
              deadline = least(l.deadline, {now} + #4) FROM {line} AS seen \
            WHERE l.k = #1 AND seen.k = #1 AND seen.since = l.since AND l.id = {all} AND l.capacity = 1 \
-             AND l.weight >= 2 AND l.last <= {PLENTY} AND l.deadline > {now} \
+             AND l.weight >= 2 AND l.weight < {LINE_MAX} AND l.last <= {PLENTY} AND l.deadline > {now} \
              AND NOT EXISTS (SELECT FROM {claim} WHERE k = #1 AND id = #2) \
            RETURNING l.weight - 1 AS ahead, l.fence AS place, {now} AS now), \
          soon AS (SELECT set_config('synchronous_commit'::text, 'off'::text, true)), \
