@@ -73,7 +73,8 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// Where the nodes of a name are.
     fn rooms(&self, name: &Name, mode: Mode) -> Rooms;
 
-    /// Makes `count` nodes, all or none, and lists the room. A lost answer is settled: the nodes were made once.
+    /// Makes `count` nodes, or one of that weight, all or none, and lists the room. A lost answer is settled: the nodes
+    /// were made once.
     async fn make(&self, room: &str, new: &New<'_>, count: u32) -> Result<Made, Fail>;
 
     /// Deletes every node of a claim that may have been made; false if there was none.
@@ -118,6 +119,9 @@ pub(super) struct New<'a> {
     pub(super) claim: ClaimId,
     pub(super) kind: Kind,
     pub(super) data: &'a [u8],
+    /// Whether the claim may wait. For one that may not, a server that can tell at once that another is in the room makes
+    /// nothing.
+    pub(super) waits: bool,
 }
 
 /// Where the nodes of a name are.
@@ -152,6 +156,8 @@ pub(super) struct Node {
     pub(super) order: i64,
     /// Its claim, if the name or the data of the node tells.
     pub(super) claim: Option<ClaimId>,
+    /// How many permits it stands for; 1 for every other kind.
+    pub(super) weight: u32,
 }
 
 /// A node and what is stored of it.
@@ -176,6 +182,7 @@ pub(super) struct Listed {
 
 /// Nodes that were made, and their room.
 pub(super) struct Made {
+    /// None of a claim that does not wait, and would have had to.
     pub(super) names: Vec<String>,
     /// The server's number of the change that made the first one: it only grows.
     pub(super) number: i64,

@@ -39,6 +39,7 @@ pub(super) fn parse(name: &str) -> Option<Node> {
         kind,
         order,
         claim: claim_of(name),
+        weight: 1,
     })
 }
 
