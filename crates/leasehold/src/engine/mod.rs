@@ -23,6 +23,7 @@ mod guarantees;
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "etcd",
     feature = "postgres",
     feature = "mysql"
 ))]
@@ -40,6 +41,7 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "etcd",
     feature = "postgres",
     feature = "mysql"
 ))]
@@ -49,6 +51,8 @@ pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
+#[cfg(feature = "etcd")]
+pub use crate::engines::etcd::Etcd;
 #[cfg(feature = "file")]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;

@@ -7,7 +7,12 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+#[cfg(any(
+    feature = "zookeeper",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "mysql"
+))]
 use super::Host;
 use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -105,7 +110,12 @@ impl Url {
     }
 
     /// The hosts taken apart, each with this port if it was given none.
-    #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+    #[cfg(any(
+    feature = "zookeeper",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "mysql"
+))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
@@ -153,7 +163,7 @@ impl Params {
     }
 
     /// Whether something is on; off if it was not given.
-    #[cfg(any(feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name).as_deref() {
             None | Some("0" | "false") => Ok(false),

@@ -36,6 +36,14 @@ impl Tls {
         Self::new(ca.as_deref().map(Path::new), own).map(Some)
     }
 
+    /// Offers this protocol to the server when greeting it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn speaking(&self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self(Arc::new(config))
+    }
+
     /// Greets a server, which must have a certificate for this host.
     pub(super) async fn connect(
         &self,

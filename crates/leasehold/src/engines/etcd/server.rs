@@ -1,0 +1,553 @@
+//! One lease as a session at a server that orders nodes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::client::proto::{KeyValue, RangeRequest, TxnResponse, WatchCreate};
+use super::client::{Answer, Client, Trouble};
+use super::config::Config;
+use super::lease::{Life, keep};
+use super::names::{self, EVICTED, SESSIONS, encode, node_name, split};
+use super::txn::{Txn, range, ranges, whole};
+use crate::claim::{Claim, ClaimId, Mode};
+use crate::clock::{Clock, micros};
+use crate::engines::ordered::data::Note;
+use crate::engines::ordered::{
+    Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
+};
+use crate::error::{Error, ErrorKind, Result, Step};
+use crate::line::Refusal;
+use crate::name::Name;
+use crate::sync::Shared;
+
+/// One lease.
+#[derive(Debug)]
+pub(super) struct EtcdServer {
+    client: Client,
+    prefix: String,
+    lease: i64,
+    /// The lease of the claims, in seconds that the server was asked for, and those it gave.
+    asked: i64,
+    given: Duration,
+    clock: Clock,
+    /// When the request of the last proof was sent.
+    proved: AtomicU64,
+    /// The revision of the session's key. A request to make a node is done only while this is true at the server: once
+    /// it was moved, one that is still under way comes to nothing.
+    generation: AtomicI64,
+    /// The requests to make nodes that are under way or in doubt.
+    flights: Shared<HashMap<ClaimId, Arc<tokio::sync::Mutex<bool>>>>,
+    life: Life,
+    _open: DropGuard,
+}
+
+/// How long a holder holds before it watches the claims behind it: locks that are released sooner save the request.
+const SOON: Duration = Duration::from_millis(5);
+
+/// How long the trace of an eviction is kept, in seconds.
+const TRACED: i64 = 24 * 3600;
+
+/// The seconds of a lease for claims of this lease: a third more, so that a claim begins without a request for the lease
+/// when the last one is not long ago.
+fn seconds_for(lease: Duration) -> i64 {
+    let seconds = (lease * 4 / 3).as_millis().div_ceil(1000);
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+impl EtcdServer {
+    /// Has a lease granted for claims of this lease.
+    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
+    pub(super) async fn open(
+        config: &Config,
+        client: Client,
+        lease: Duration,
+    ) -> Result<Arc<Self>> {
+        let (asked, clock) = (seconds_for(lease), Clock::boot());
+        let failed = |trouble: Trouble| Fail::from(trouble).error::<Self>(Step::Open);
+        let sent = clock.now();
+        let granted = client.again(client.ended(), || client.grant(asked)).await;
+        let granted = granted.map_err(failed)?;
+        let given = Duration::from_secs(u64::try_from(granted.ttl).unwrap_or(0));
+        let life = Life::default();
+        drop(tokio::spawn(keep(client.clone(), granted.id, given, life.clone())));
+        let server = Self {
+            client,
+            prefix: config.prefix.clone(),
+            lease: granted.id,
+            asked,
+            given,
+            clock,
+            proved: AtomicU64::new(sent),
+            generation: AtomicI64::new(0),
+            flights: Shared::default(),
+            _open: life.closing.clone().drop_guard(),
+            life,
+        };
+        server.move_on().await.map_err(failed)?;
+        Ok(Arc::new(server))
+    }
+
+    fn session_key(&self) -> String {
+        format!("{}{SESSIONS}/{:x}", self.prefix, self.lease)
+    }
+
+    /// Moves the generation: requests to make nodes that are still under way will do nothing.
+    async fn move_on(&self) -> Answer<()> {
+        let (key, lease) = (self.session_key(), self.lease);
+        let moved = self.txn(|| Txn::new().put(&key, b"", lease)).await?;
+        self.generation.store(revision(&moved), Ordering::Release);
+        Ok(())
+    }
+
+    /// Repeats a transaction until it is certain that it was done. Only for those that may be done twice.
+    async fn txn(&self, txn: impl Fn() -> Txn) -> Answer<TxnResponse> {
+        let client = &self.client;
+        self.judged(client.again(&self.life.over, || client.txn(txn().request())).await)
+    }
+
+    async fn range(&self, request: RangeRequest) -> Answer<(Vec<KeyValue>, i64)> {
+        let client = &self.client;
+        let read = client.again(&self.life.over, || client.range(request.clone())).await;
+        let read = self.judged(read)?;
+        let revision = read.header.map_or(0, |header| header.revision);
+        Ok((read.kvs, revision))
+    }
+
+    /// Ends the session if its lease does not exist.
+    fn judged<T>(&self, answer: Answer<T>) -> Answer<T> {
+        if let Err(Trouble::Dead(_)) = answer {
+            self.life.over.cancel();
+        }
+        answer
+    }
+
+    /// Proves that the lease was alive after this call began, at the leader that a majority has.
+    ///
+    /// A keepalive alone proves nothing: a member that was the leader and does not know better answers it too. The session's
+    /// key is read after it, which a majority stands behind. If the term is the same before and after, the keepalive
+    /// went to the leader of that term, and no other one can have ended the lease meanwhile.
+    async fn renew(&self) -> Answer<()> {
+        let connection = self.judged(self.client.up().await)?;
+        for _ in 0..3 {
+            let sent = self.clock.now();
+            let lease = connection.beat(self.lease).await?;
+            let key = self.session_key().into_bytes();
+            let keys_only = true;
+            let read = RangeRequest { key, keys_only, ..RangeRequest::default() };
+            let read = connection.range(read).await?;
+            if lease.ttl <= 0 || read.kvs.is_empty() {
+                return self.judged(Err(Trouble::Dead("the lease was revoked, or ran out".to_owned())));
+            }
+            let terms = [lease.header, read.header].map(|header| header.map_or(0, |header| header.raft_term));
+            let before = connection.term.swap(terms[1], Ordering::AcqRel);
+            if terms == [before; 2] {
+                let _ = self.proved.fetch_max(sent, Ordering::AcqRel);
+                return Ok(());
+            }
+        }
+        Err(Trouble::Unknown("the leader changes".to_owned()))
+    }
+
+    /// Waits until the server keeps a claim that begins now for the whole of its lease, which is at most three quarters
+    /// of this session's.
+    async fn fresh(&self) -> Answer<()> {
+        let stale = || {
+            let until = self.proved.load(Ordering::Acquire) + micros(self.given / 4);
+            until <= self.clock.now()
+        };
+        while stale() {
+            self.client.again(&self.life.over, || self.renew()).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks once to make a node. The request is not given up with the caller: `clear` waits for its outcome.
+    #[expect(clippy::disallowed_methods, reason = "an answer that its caller does not wait for any more is needed")]
+    async fn attempt(&self, claim: ClaimId, txn: Txn) -> Answer<TxnResponse> {
+        let flight = self.flights.lock().entry(claim).or_default().clone();
+        let mut doubt = flight.lock_owned().await;
+        let client = self.client.clone();
+        let asked = tokio::spawn(async move {
+            let connection = client.up().await?;
+            *doubt = true;
+            let answer = connection.txn(txn.request()).await;
+            *doubt = matches!(answer, Err(Trouble::Unknown(_)));
+            answer
+        });
+        let lost = |_| Trouble::Dead("the runtime has ended".to_owned());
+        self.judged(asked.await.map_err(lost).flatten())
+    }
+
+    /// The value of a node's key if it is that node, and the revision of the answer.
+    async fn read_node(&self, room: &str, node: &str) -> Result<Option<(KeyValue, i64)>, Fail> {
+        let (key, created) = split(node);
+        let key = format!("{room}{key}").into_bytes();
+        let (found, revision) = self.range(RangeRequest { key, ..RangeRequest::default() }).await?;
+        let same = found.into_iter().find(|found| found.create_revision == created);
+        Ok(same.map(|found| (found, revision)))
+    }
+
+    /// A watch for the next change below a room, or of one key.
+    fn watch(&self, key: String, of_room: bool, revision: i64) -> Watch {
+        let create = WatchCreate {
+            range_end: if of_room { names::end(key.as_bytes()) } else { Vec::new() },
+            key: key.into_bytes(),
+            start_revision: revision + 1,
+            // A holder is told by its own key of a deletion.
+            filters: if of_room { vec![1] } else { Vec::new() },
+            watch_id: 0,
+        };
+        let delay = if of_room { SOON } else { Duration::ZERO };
+        Box::pin(self.client.watch(create, delay))
+    }
+
+    fn listed(&self, room: &str, found: &[KeyValue], revision: i64) -> Listed {
+        let every_change = room.ends_with(&format!("/{}/", names::PERMITS));
+        let watch = match every_change {
+            true => self.watch_permits(room, revision),
+            false => self.watch(room.to_owned(), true, revision),
+        };
+        Listed {
+            nodes: names::nodes(room, found),
+            watch: Some(watch),
+        }
+    }
+
+    /// Permits are waited for by the first of the line: it is told when some are given back.
+    fn watch_permits(&self, room: &str, revision: i64) -> Watch {
+        let create = WatchCreate {
+            key: room.as_bytes().to_vec(),
+            range_end: names::end(room.as_bytes()),
+            start_revision: revision + 1,
+            ..WatchCreate::default()
+        };
+        Box::pin(self.client.watch(create, Duration::ZERO))
+    }
+
+    async fn semaphore_at(&self, base: &str) -> Result<Option<Fail>, Fail> {
+        for room in [names::PERMITS, names::LINE] {
+            let room = format!("{base}{room}/");
+            let (found, _) = self.range(whole(&room, false)).await?;
+            let first = found.iter().find(|one| names::parse(&room, one).is_some());
+            if let Some(first) = first {
+                let (data, _) = unpack(&first.value);
+                return Ok(Some(match Note::read(data) {
+                    Some(note) if note.capacity > 1 => {
+                        Error::from(Refusal::Capacity(note.capacity)).into()
+                    }
+                    _ => conflict(Kind::Permit),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is stored: the data, and when it was stored first, by our clock: etcd keeps no time.
+    fn pack(&self, data: &[u8]) -> Vec<u8> {
+        let now = self.clock.wall_time_of(self.clock.now());
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        [data, b"\n", since.as_millis().to_string().as_bytes()].concat()
+    }
+}
+
+/// The data of a value, and when it was stored.
+fn unpack(value: &[u8]) -> (&[u8], Option<SystemTime>) {
+    let Some(at) = value.iter().rposition(|byte| *byte == b'\n') else {
+        return (value, None);
+    };
+    let since = std::str::from_utf8(&value[at + 1..]).ok();
+    match since.and_then(|since| since.parse().ok()) {
+        Some(since) => (&value[..at], UNIX_EPOCH.checked_add(Duration::from_millis(since))),
+        None => (value, None),
+    }
+}
+
+fn revision(answer: &TxnResponse) -> i64 {
+    answer.header.as_ref().map_or(0, |header| header.revision)
+}
+
+#[async_trait]
+impl Server for EtcdServer {
+    const KIND: &'static str = "etcd";
+
+    fn timeout(&self) -> Duration {
+        self.given
+    }
+
+    fn fits(&self, lease: Duration) -> bool {
+        let needed = seconds_for(lease);
+        let given = i64::try_from(self.given.as_secs()).unwrap_or(i64::MAX);
+        // A server that gave more than was asked for gives no shorter lease.
+        needed == self.asked || (given > self.asked && needed <= given)
+    }
+
+    fn over(&self) -> &CancellationToken {
+        &self.life.over
+    }
+
+    async fn close(self: Arc<Self>) {
+        // The claims end now, and so does the lease.
+        self.life.closing.cancel();
+        self.life.over.cancel();
+        self.life.closed.cancelled().await;
+    }
+
+    async fn ready(&self) -> Result<(), Fail> {
+        Ok(self.client.up().await.map(drop)?)
+    }
+
+    async fn prove(&self) -> Result<(), Fail> {
+        Ok(self.renew().await?)
+    }
+
+    fn rooms(&self, name: &Name, mode: Mode) -> Rooms {
+        names::rooms(&self.prefix, name, mode)
+    }
+
+    async fn make(&self, room: &str, new: &New<'_>, count: u32) -> Result<Made, Fail> {
+        let (key, value) = (names::key(self.lease, new, count), self.pack(new.data));
+        let (own, session) = (format!("{room}{key}"), self.session_key());
+        let mut alone = !new.waits && matches!(new.kind, Kind::Mutex | Kind::Write);
+        let made = loop {
+            self.fresh().await?;
+            let generation = self.generation.load(Ordering::Acquire);
+            let mut txn = Txn::new().if_new(&own).if_changed_at(&session, generation);
+            if alone {
+                txn = txn.if_none(room);
+            }
+            let txn = txn.put(&own, &value, self.lease).then(whole(room, true));
+            let txn = txn.otherwise(range(&own)).otherwise(range(&session));
+            let answer = self.attempt(new.claim, txn.otherwise(whole(room, true))).await;
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(Trouble::Unknown(_)) => {
+                    self.move_on().await?;
+                    continue;
+                }
+                Err(Trouble::Busy(_)) => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                Err(trouble) => return Err(trouble.into()),
+            };
+            let number = revision(&answer);
+            let mut found = ranges(&answer).into_iter();
+            if answer.succeeded {
+                let listed = self.listed(room, found.next().unwrap_or(&[]), number);
+                break (Some(number), listed);
+            }
+            let [own, session, others] = [(); 3].map(|()| found.next().unwrap_or(&[]));
+            let listed = self.listed(room, others, number);
+            if let [own] = own {
+                break (Some(own.create_revision), listed);
+            }
+            let [session] = session else {
+                self.life.over.cancel();
+                return Err(Fail::Over("the session's key was deleted".to_owned()));
+            };
+            if session.mod_revision != generation {
+                self.generation.store(session.mod_revision, Ordering::Release);
+            } else if listed.nodes.is_empty() {
+                // Keys that are no claims, of neighbours below the name.
+                alone = false;
+            } else {
+                break (None, listed);
+            }
+        };
+        drop(self.flights.lock().remove(&new.claim));
+        let (created, listed) = made;
+        Ok(Made {
+            names: created.map(|created| node_name(&key, created)).into_iter().collect(),
+            number: created.unwrap_or(0),
+            listed,
+        })
+    }
+
+    async fn clear(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
+        let flight = self.flights.lock().remove(&claim);
+        if let Some(flight) = flight
+            && *flight.lock().await
+        {
+            self.move_on().await?;
+        }
+        let (found, _) = self.range(whole(room, true)).await?;
+        let mut there = false;
+        for node in names::nodes(room, &found) {
+            if node.claim == Some(claim) {
+                there |= self.delete(room, &node.name).await?;
+            }
+        }
+        Ok(there)
+    }
+
+    async fn list(&self, room: &str) -> Result<Listed, Fail> {
+        let (found, revision) = self.range(whole(room, true)).await?;
+        Ok(self.listed(room, &found, revision))
+    }
+
+    async fn read(&self, room: &str, node: &str) -> Result<Option<(Vec<u8>, Watch)>, Fail> {
+        let Some((found, revision)) = self.read_node(room, node).await? else {
+            return Ok(None);
+        };
+        let watch = self.watch(format!("{room}{}", split(node).0), false, revision);
+        Ok(Some((unpack(&found.value).0.to_vec(), watch)))
+    }
+
+    async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail> {
+        let (key, created) = split(node);
+        // Other programs do not look at the values of their keys: their holders cannot be told.
+        if !key.contains('-') {
+            return Ok(false);
+        }
+        let (key, value) = (format!("{room}{key}"), self.pack(data));
+        let written = self.txn(|| Txn::new().if_made_at(&key, created).rewrite(&key, &value));
+        Ok(written.await?.succeeded)
+    }
+
+    async fn delete(&self, room: &str, node: &str) -> Result<bool, Fail> {
+        let (key, created) = split(node);
+        let key = format!("{room}{key}");
+        let tries = AtomicU64::new(0);
+        let deleted = self.txn(|| {
+            let _ = tries.fetch_add(1, Ordering::Relaxed);
+            Txn::new().if_made_at(&key, created).delete(&key)
+        });
+        let deleted = deleted.await?.succeeded;
+        // The request whose answer was lost may have deleted it.
+        Ok(deleted || tries.load(Ordering::Relaxed) > 1)
+    }
+
+    async fn downgrade(
+        &self,
+        room: &str,
+        old: &str,
+        new: &New<'_>,
+    ) -> Result<Option<String>, Fail> {
+        let (key, created) = split(old);
+        let old = format!("{room}{key}");
+        let reader = names::downgraded(self.lease, new.claim, created);
+        let (own, value) = (format!("{room}{reader}"), self.pack(new.data));
+        let swapped = self.txn(|| {
+            let swap = Txn::new().if_made_at(&old, created).delete(&old);
+            swap.put(&own, &value, self.lease).otherwise(range(&own))
+        });
+        let swapped = swapped.await?;
+        if swapped.succeeded {
+            return Ok(Some(node_name(&reader, revision(&swapped))));
+        }
+        // The request whose answer was lost may have done it.
+        let found = ranges(&swapped).into_iter().flatten().next();
+        Ok(found.map(|found| node_name(&reader, found.create_revision)))
+    }
+
+    async fn conflict(&self, claim: &Claim, line: &[Node]) -> Result<Option<Fail>, Fail> {
+        let base = names::base(&self.prefix, claim);
+        if let Mode::Permits { .. } = claim.mode {
+            let (found, _) = self.range(whole(&base, true)).await?;
+            let others = names::nodes(&base, &found);
+            let other = others.iter().find(|node| node.kind != Kind::Room);
+            return Ok(other.map(|node| conflict(node.kind)));
+        }
+        match line.iter().any(|node| node.kind == Kind::Room) {
+            true => self.semaphore_at(&base).await,
+            false => Ok(None),
+        }
+    }
+
+    async fn look(&self, room: &str) -> Result<Vec<Stored>, Fail> {
+        let (found, _) = self.range(whole(room, false)).await?;
+        let now = self.clock.wall_time_of(self.clock.now());
+        let stored = found.iter().filter_map(|found| {
+            let (data, since) = unpack(&found.value);
+            Some(Stored {
+                node: names::parse(room, found)?,
+                data: data.to_vec(),
+                number: found.create_revision,
+                since: since.unwrap_or(now),
+            })
+        });
+        let mut stored: Vec<_> = stored.collect();
+        stored.sort_by(|a, b| (a.node.order, &a.node.name).cmp(&(b.node.order, &b.node.name)));
+        Ok(stored)
+    }
+
+    /// Keys in order, a page at a time; what is left of a name that was seen to be one is skipped.
+    async fn names(&self) -> Result<Vec<Name>, Fail> {
+        const PAGE: i64 = 500;
+        let (prefix, mut names) = (self.prefix.as_bytes(), Vec::new());
+        let (mut key, range_end) = (prefix.to_vec(), names::end(prefix));
+        if key.is_empty() {
+            key.push(0);
+        }
+        loop {
+            let (limit, keys_only) = (PAGE, true);
+            let range_end = range_end.clone();
+            let page = RangeRequest { key: key.clone(), range_end, limit, keys_only };
+            let (found, _) = self.range(page).await?;
+            for one in &found {
+                let Some((room, name)) = names::room_of(&self.prefix, &one.key) else {
+                    continue;
+                };
+                if names::parse(&room, one).is_some() && names.last() != Some(&name) {
+                    names.push(name);
+                }
+            }
+            match found.last() {
+                Some(last) if found.len() as i64 == PAGE => {
+                    key = [&*last.key, b"\0"].concat();
+                }
+                _ => break,
+            }
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail> {
+        let key = format!("{}{EVICTED}/{}", self.prefix, encode(name)).into_bytes();
+        let (found, _) = self.range(RangeRequest { key, ..RangeRequest::default() }).await?;
+        Ok(found.into_iter().next().map(|found| found.value))
+    }
+
+    async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail> {
+        let key = format!("{}{EVICTED}/{}", self.prefix, encode(name));
+        let client = &self.client;
+        let kept = client.again(&self.life.over, || client.grant(TRACED)).await?;
+        Ok(self.txn(|| Txn::new().put(&key, data, kept.id)).await.map(drop)?)
+    }
+}
+
+impl From<Trouble> for Fail {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Dead(why) => Self::Over(why),
+            Trouble::Denied(why) => Self::Refused(ErrorKind::Denied, why),
+            trouble => Self::Refused(ErrorKind::Unavailable, trouble.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_has_a_third_more_than_its_claims_in_whole_seconds() {
+        let seconds = |ms| seconds_for(Duration::from_millis(ms));
+        assert_eq!([10_000, 6000, 3000, 2000, 250, 1].map(seconds), [14, 8, 4, 3, 1, 1]);
+    }
+
+    #[test]
+    fn a_value_is_its_data_again() {
+        assert_eq!(unpack(b"x y\n1500").0, b"x y");
+        for other in [&b""[..], b"no time", b"two\nlines"] {
+            assert_eq!(unpack(other), (other, None));
+        }
+    }
+}
