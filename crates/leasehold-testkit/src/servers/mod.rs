@@ -1,6 +1,7 @@
 //! Real servers as values: a free port, a directory of their own, gone with the value or with the test process.
 
 pub mod certificates;
+pub mod consul;
 pub mod database;
 pub mod mariadb;
 pub mod pgbouncer;

@@ -23,6 +23,7 @@ mod guarantees;
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "consul",
     feature = "etcd",
     feature = "postgres",
     feature = "mysql"
@@ -41,6 +42,7 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "consul",
     feature = "etcd",
     feature = "postgres",
     feature = "mysql"
@@ -51,6 +53,8 @@ pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
+#[cfg(feature = "consul")]
+pub use crate::engines::consul::Consul;
 #[cfg(feature = "etcd")]
 pub use crate::engines::etcd::Etcd;
 #[cfg(feature = "file")]

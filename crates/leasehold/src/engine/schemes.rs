@@ -49,6 +49,11 @@ const OPENERS: &[Opener] = &[
     opener!(["zookeeper"], "zookeeper", crate::engines::zookeeper::open),
     opener!(["etcd", "etcds"], "etcd", crate::engines::etcd::open),
     opener!(
+        ["consul", "consuls", "consul+unix"],
+        "consul",
+        crate::engines::consul::open
+    ),
+    opener!(
         ["postgres", "postgresql"],
         "postgres",
         crate::engines::sql::open
@@ -88,7 +93,7 @@ fn default_url() -> Result<String> {
 
 /// Whether hosts follow the scheme; after the others comes a path or a label, where an `@` means nothing.
 pub(super) fn names_hosts(scheme: &str) -> bool {
-    !["memory", "file", "sqlite", "redis+unix"].contains(&scheme)
+    !["memory", "file", "sqlite", "redis+unix", "consul+unix"].contains(&scheme)
 }
 
 /// The schemes of this build.

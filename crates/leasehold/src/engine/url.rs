@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 
 #[cfg(any(
     feature = "zookeeper",
+    feature = "consul",
     feature = "etcd",
     feature = "postgres",
     feature = "mysql"
@@ -111,11 +112,12 @@ impl Url {
 
     /// The hosts taken apart, each with this port if it was given none.
     #[cfg(any(
-    feature = "zookeeper",
-    feature = "etcd",
-    feature = "postgres",
-    feature = "mysql"
-))]
+        feature = "zookeeper",
+        feature = "consul",
+        feature = "etcd",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
@@ -163,7 +165,12 @@ impl Params {
     }
 
     /// Whether something is on; off if it was not given.
-    #[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
+    #[cfg(any(
+        feature = "redis",
+        feature = "zookeeper",
+        feature = "etcd",
+        feature = "consul"
+    ))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name).as_deref() {
             None | Some("0" | "false") => Ok(false),

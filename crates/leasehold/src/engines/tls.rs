@@ -56,7 +56,7 @@ impl Tls {
     }
 
     /// Trusts the certificates of a file, or the usual authorities without one.
-    fn new(
+    pub(super) fn new(
         authorities: Option<&Path>,
         certificate: Option<(&Path, &Path)>,
     ) -> Result<Self, String> {

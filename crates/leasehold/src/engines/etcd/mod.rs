@@ -114,7 +114,9 @@ impl Deployment for Cluster {
 
     async fn open(&self, lease: Duration, inbox: Inbox) -> Result<Arc<EtcdServer>> {
         let mut client = self.client.lock().await;
-        let alive = client.clone().filter(|client| !client.ended().is_cancelled());
+        let alive = client
+            .clone()
+            .filter(|client| !client.ended().is_cancelled());
         let used = match alive {
             Some(alive) => alive,
             None => connect(&self.config, lease, Some(inbox)).await?,

@@ -127,12 +127,13 @@ pub(super) fn parse(room: &str, found: &KeyValue) -> Option<Node> {
         ("read", None) => Some(node(Kind::Read, created, claim, 1)),
         ("read", Some(place)) => {
             // A place that is not older than the key is not believed.
-            let place = place.parse().ok().filter(|place| (1..created).contains(place));
+            let place = place
+                .parse()
+                .ok()
+                .filter(|place| (1..created).contains(place));
             Some(node(Kind::Read, place.unwrap_or(created), claim, 1))
         }
-        ("permits", Some(weight)) => {
-            Some(node(Kind::Permit, created, claim, weight.parse().ok()?))
-        }
+        ("permits", Some(weight)) => Some(node(Kind::Permit, created, claim, weight.parse().ok()?)),
         _ => None,
     }
 }
@@ -201,7 +202,12 @@ mod tests {
         let of = |key: &str| parse("a/", &found(&format!("a/{key}"), 0xcd)).unwrap();
         for kind in [Kind::Mutex, Kind::Read, Kind::Write, Kind::Permit] {
             let data = &b""[..];
-            let new = New { claim, kind, data, waits: true };
+            let new = New {
+                claim,
+                kind,
+                data,
+                waits: true,
+            };
             let node = of(&key(0xcd, &new, 3));
             assert_eq!((node.kind, node.claim, node.order), (kind, Some(claim), 9));
             assert_eq!(node.weight, if kind == Kind::Permit { 3 } else { 1 });

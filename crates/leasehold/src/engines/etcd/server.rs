@@ -74,7 +74,12 @@ impl EtcdServer {
         let granted = granted.map_err(failed)?;
         let given = Duration::from_secs(u64::try_from(granted.ttl).unwrap_or(0));
         let life = Life::default();
-        drop(tokio::spawn(keep(client.clone(), granted.id, given, life.clone())));
+        drop(tokio::spawn(keep(
+            client.clone(),
+            granted.id,
+            given,
+            life.clone(),
+        )));
         let server = Self {
             client,
             prefix: config.prefix.clone(),
@@ -107,12 +112,18 @@ impl EtcdServer {
     /// Repeats a transaction until it is certain that it was done. Only for those that may be done twice.
     async fn txn(&self, txn: impl Fn() -> Txn) -> Answer<TxnResponse> {
         let client = &self.client;
-        self.judged(client.again(&self.life.over, || client.txn(txn().request())).await)
+        self.judged(
+            client
+                .again(&self.life.over, || client.txn(txn().request()))
+                .await,
+        )
     }
 
     async fn range(&self, request: RangeRequest) -> Answer<(Vec<KeyValue>, i64)> {
         let client = &self.client;
-        let read = client.again(&self.life.over, || client.range(request.clone())).await;
+        let read = client
+            .again(&self.life.over, || client.range(request.clone()))
+            .await;
         let read = self.judged(read)?;
         let revision = read.header.map_or(0, |header| header.revision);
         Ok((read.kvs, revision))
@@ -138,12 +149,19 @@ impl EtcdServer {
             let lease = connection.beat(self.lease).await?;
             let key = self.session_key().into_bytes();
             let keys_only = true;
-            let read = RangeRequest { key, keys_only, ..RangeRequest::default() };
+            let read = RangeRequest {
+                key,
+                keys_only,
+                ..RangeRequest::default()
+            };
             let read = connection.range(read).await?;
             if lease.ttl <= 0 || read.kvs.is_empty() {
-                return self.judged(Err(Trouble::Dead("the lease was revoked, or ran out".to_owned())));
+                return self.judged(Err(Trouble::Dead(
+                    "the lease was revoked, or ran out".to_owned(),
+                )));
             }
-            let terms = [lease.header, read.header].map(|header| header.map_or(0, |header| header.raft_term));
+            let terms = [lease.header, read.header]
+                .map(|header| header.map_or(0, |header| header.raft_term));
             let before = connection.term.swap(terms[1], Ordering::AcqRel);
             if terms == [before; 2] {
                 let _ = self.proved.fetch_max(sent, Ordering::AcqRel);
@@ -167,7 +185,10 @@ impl EtcdServer {
     }
 
     /// Asks once to make a node. The request is not given up with the caller: `clear` waits for its outcome.
-    #[expect(clippy::disallowed_methods, reason = "an answer that its caller does not wait for any more is needed")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an answer that its caller does not wait for any more is needed"
+    )]
     async fn attempt(&self, claim: ClaimId, txn: Txn) -> Answer<TxnResponse> {
         let flight = self.flights.lock().entry(claim).or_default().clone();
         let mut doubt = flight.lock_owned().await;
@@ -187,15 +208,26 @@ impl EtcdServer {
     async fn read_node(&self, room: &str, node: &str) -> Result<Option<(KeyValue, i64)>, Fail> {
         let (key, created) = split(node);
         let key = format!("{room}{key}").into_bytes();
-        let (found, revision) = self.range(RangeRequest { key, ..RangeRequest::default() }).await?;
-        let same = found.into_iter().find(|found| found.create_revision == created);
+        let (found, revision) = self
+            .range(RangeRequest {
+                key,
+                ..RangeRequest::default()
+            })
+            .await?;
+        let same = found
+            .into_iter()
+            .find(|found| found.create_revision == created);
         Ok(same.map(|found| (found, revision)))
     }
 
     /// A watch for the next change below a room, or of one key.
     fn watch(&self, key: String, of_room: bool, revision: i64) -> Watch {
         let create = WatchCreate {
-            range_end: if of_room { names::end(key.as_bytes()) } else { Vec::new() },
+            range_end: if of_room {
+                names::end(key.as_bytes())
+            } else {
+                Vec::new()
+            },
             key: key.into_bytes(),
             start_revision: revision + 1,
             // A holder is told by its own key of a deletion.
@@ -262,7 +294,10 @@ fn unpack(value: &[u8]) -> (&[u8], Option<SystemTime>) {
     };
     let since = std::str::from_utf8(&value[at + 1..]).ok();
     match since.and_then(|since| since.parse().ok()) {
-        Some(since) => (&value[..at], UNIX_EPOCH.checked_add(Duration::from_millis(since))),
+        Some(since) => (
+            &value[..at],
+            UNIX_EPOCH.checked_add(Duration::from_millis(since)),
+        ),
         None => (value, None),
     }
 }
@@ -322,7 +357,9 @@ impl Server for EtcdServer {
             }
             let txn = txn.put(&own, &value, self.lease).then(whole(room, true));
             let txn = txn.otherwise(range(&own)).otherwise(range(&session));
-            let answer = self.attempt(new.claim, txn.otherwise(whole(room, true))).await;
+            let answer = self
+                .attempt(new.claim, txn.otherwise(whole(room, true)))
+                .await;
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(Trouble::Unknown(_)) => {
@@ -351,7 +388,8 @@ impl Server for EtcdServer {
                 return Err(Fail::Over("the session's key was deleted".to_owned()));
             };
             if session.mod_revision != generation {
-                self.generation.store(session.mod_revision, Ordering::Release);
+                self.generation
+                    .store(session.mod_revision, Ordering::Release);
             } else if listed.nodes.is_empty() {
                 // Keys that are no claims, of neighbours below the name.
                 alone = false;
@@ -362,7 +400,10 @@ impl Server for EtcdServer {
         drop(self.flights.lock().remove(&new.claim));
         let (created, listed) = made;
         Ok(Made {
-            names: created.map(|created| node_name(&key, created)).into_iter().collect(),
+            names: created
+                .map(|created| node_name(&key, created))
+                .into_iter()
+                .collect(),
             number: created.unwrap_or(0),
             listed,
         })
@@ -487,7 +528,12 @@ impl Server for EtcdServer {
         loop {
             let (limit, keys_only) = (PAGE, true);
             let range_end = range_end.clone();
-            let page = RangeRequest { key: key.clone(), range_end, limit, keys_only };
+            let page = RangeRequest {
+                key: key.clone(),
+                range_end,
+                limit,
+                keys_only,
+            };
             let (found, _) = self.range(page).await?;
             for one in &found {
                 let Some((room, name)) = names::room_of(&self.prefix, &one.key) else {
@@ -511,15 +557,25 @@ impl Server for EtcdServer {
 
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail> {
         let key = format!("{}{EVICTED}/{}", self.prefix, encode(name)).into_bytes();
-        let (found, _) = self.range(RangeRequest { key, ..RangeRequest::default() }).await?;
+        let (found, _) = self
+            .range(RangeRequest {
+                key,
+                ..RangeRequest::default()
+            })
+            .await?;
         Ok(found.into_iter().next().map(|found| found.value))
     }
 
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail> {
         let key = format!("{}{EVICTED}/{}", self.prefix, encode(name));
         let client = &self.client;
-        let kept = client.again(&self.life.over, || client.grant(TRACED)).await?;
-        Ok(self.txn(|| Txn::new().put(&key, data, kept.id)).await.map(drop)?)
+        let kept = client
+            .again(&self.life.over, || client.grant(TRACED))
+            .await?;
+        Ok(self
+            .txn(|| Txn::new().put(&key, data, kept.id))
+            .await
+            .map(drop)?)
     }
 }
 
@@ -540,7 +596,10 @@ mod tests {
     #[test]
     fn a_lease_has_a_third_more_than_its_claims_in_whole_seconds() {
         let seconds = |ms| seconds_for(Duration::from_millis(ms));
-        assert_eq!([10_000, 6000, 3000, 2000, 250, 1].map(seconds), [14, 8, 4, 3, 1, 1]);
+        assert_eq!(
+            [10_000, 6000, 3000, 2000, 250, 1].map(seconds),
+            [14, 8, 4, 3, 1, 1]
+        );
     }
 
     #[test]

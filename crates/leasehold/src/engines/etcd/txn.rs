@@ -97,7 +97,11 @@ impl Txn {
 /// The key, without its value.
 pub(super) fn range(key: &str) -> RangeRequest {
     let (key, keys_only) = (key.into(), true);
-    RangeRequest { key, keys_only, ..RangeRequest::default() }
+    RangeRequest {
+        key,
+        keys_only,
+        ..RangeRequest::default()
+    }
 }
 
 /// All keys that begin with this, with or without their values.

@@ -80,10 +80,17 @@ impl<S: Server> Place<S> {
         };
         let made = self.make(&self.rooms.line.clone(), kind, 1).await?;
         self.node = made.names.into_iter().next();
-        match (&self.node, rule::refuses(&made.listed.nodes, self.claim.mode)) {
+        match (
+            &self.node,
+            rule::refuses(&made.listed.nodes, self.claim.mode),
+        ) {
             (Some(_), _) => self.judge(made.listed).await,
             (None, Some(kind)) => Err(conflict(kind)),
-            (None, None) => match self.server.conflict(&self.claim, &made.listed.nodes).await? {
+            (None, None) => match self
+                .server
+                .conflict(&self.claim, &made.listed.nodes)
+                .await?
+            {
                 Some(refusal) => Err(refusal),
                 None => Ok(Found::Busy),
             },

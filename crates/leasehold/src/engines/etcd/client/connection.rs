@@ -96,7 +96,8 @@ impl Connection {
         let pipe = dial(config, host, patience, lost.clone());
         let pipe = tokio::time::timeout(patience, pipe).await;
         let pipe = pipe.map_err(|_| Trouble::Unknown("no answer to the greeting".to_owned()))??;
-        let grpc = Grpc::with_origin(pipe, origin(config, host)?).max_decoding_message_size(LARGEST);
+        let grpc =
+            Grpc::with_origin(pipe, origin(config, host)?).max_decoding_message_size(LARGEST);
         let (beating, to_beat) = mpsc::unbounded_channel();
         let (watching, to_watch) = mpsc::unbounded_channel();
         let mut connection = Self {
@@ -112,7 +113,11 @@ impl Connection {
         connection.log_in(config).await?;
         let key = config.key("%sessions");
         let keys_only = true;
-        let probe = RangeRequest { key, keys_only, ..RangeRequest::default() };
+        let probe = RangeRequest {
+            key,
+            keys_only,
+            ..RangeRequest::default()
+        };
         let there = connection.range(probe).await?;
         let term = there.header.map_or(0, |header| header.raft_term);
         connection.term.store(term, Ordering::Release);
@@ -262,7 +267,11 @@ impl Drop for Connection {
 }
 
 fn origin(config: &Config, host: &Host) -> Answer<Uri> {
-    let scheme = if config.tls().is_some() { "https" } else { "http" };
+    let scheme = if config.tls().is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let origin = format!("{scheme}://{host}").parse();
     origin.map_err(|_| Trouble::Refused(format!("{host} is no host")))
 }

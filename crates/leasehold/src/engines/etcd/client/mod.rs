@@ -74,7 +74,12 @@ impl Client {
             running.await;
         }));
         let _open = Arc::new(closing.drop_guard());
-        Ok(Self { line, watches, ended, _open })
+        Ok(Self {
+            line,
+            watches,
+            ended,
+            _open,
+        })
     }
 
     pub(super) fn ended(&self) -> &CancellationToken {
@@ -187,7 +192,10 @@ impl Supervisor {
                 answer => return answer,
             }
         }
-        Err(Trouble::Refused(format!("no member can be used: {}", why.join("; "))))
+        Err(Trouble::Refused(format!(
+            "no member can be used: {}",
+            why.join("; ")
+        )))
     }
 
     async fn open(&mut self) -> Answer<Connection> {

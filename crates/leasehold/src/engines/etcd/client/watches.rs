@@ -124,7 +124,11 @@ mod tests {
     }
 
     fn event(watch_id: i64, canceled: bool) -> WatchResponse {
-        let events = if canceled { vec![] } else { vec![super::super::proto::Change {}] };
+        let events = if canceled {
+            vec![]
+        } else {
+            vec![super::super::proto::Change {}]
+        };
         WatchResponse {
             watch_id,
             canceled,
@@ -145,7 +149,10 @@ mod tests {
         assert_eq!(sent.recv().await.unwrap(), asked);
         // Another answer changes nothing; a cancelled one resolves.
         watches.told(&event(9, false));
-        watches.told(&WatchResponse { watch_id: 1, ..WatchResponse::default() });
+        watches.told(&WatchResponse {
+            watch_id: 1,
+            ..WatchResponse::default()
+        });
         watches.told(&event(1, true));
         waits.await.unwrap();
         assert!(sent.try_recv().is_err());
