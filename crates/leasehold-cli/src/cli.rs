@@ -117,7 +117,8 @@ pub(crate) struct EvictArgs {
     /// The reason. The holders are told.
     #[arg(long, value_name = "TEXT", required_unless_present = "ask", value_parser = reason)]
     pub(crate) why: Option<String>,
-    /// Only ask them to give it up; they hold it until they do. ZooKeeper alone, where Curator's holders hear it too.
+    /// Only ask them to give it up; they hold it until they do. On ZooKeeper (Curator's holders hear it too) and
+    /// Consul.
     #[arg(long, conflicts_with = "why")]
     pub(crate) ask: bool,
     /// Only the holder with this fence.
@@ -144,6 +145,7 @@ Where the locks are (--url, or LEASEHOLD_URL):
   mysql://USER@HOST/DB         tables in MySQL or MariaDB
   sqlite:FILE                  a file that the programs of this machine share
   zookeeper://A,B,C/PATH       ZooKeeper, in Curator's layout
+  consul://HOST:8500/PREFIX    Consul; CONSUL_HTTP_ADDR and others where the URL is silent
 A build may have fewer; one that lacks an engine says so.";
 
 fn top_help() -> String {

@@ -63,6 +63,8 @@ each! {
     mariadb "mariadb"
     zookeeper "zookeeper"
     zookeeper_ensemble "zookeeper-ensemble"
+    consul "consul"
+    consul_three "consul-three"
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ const URLS: &[&str] = &[
     "mysql://localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
+    "consul://localhost",
 ];
 
 fn main() {

@@ -209,8 +209,8 @@ impl Client {
     /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper and
-    /// memory), or if the engine cannot be reached.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper,
+    /// Consul and memory), or if the engine cannot be reached.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

@@ -121,7 +121,7 @@ impl Guard {
     }
 
     /// How long the engine keeps the lock after the last renewal it heard: the lease that was asked for, or what the
-    /// server made of it (ZooKeeper's sessions are longer). After a crash the lock passes on so much later; the guard
+    /// server made of it (sessions of ZooKeeper and Consul are longer). After a crash the lock passes on so much later; the guard
     /// itself is lost no later than the lease that was asked for.
     ///
     /// ```
@@ -186,7 +186,7 @@ impl Guard {
     /// # Errors
     /// None.
     /// # Not promised
-    /// That it is told soon (ZooKeeper: within a third of the lease), or at all on engines where holders cannot be asked.
+    /// That it is told soon (ZooKeeper, Consul: within a third of the lease), or at all on engines where holders cannot be asked.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

@@ -126,6 +126,7 @@ fn help_has_examples_and_the_table_of_exit_codes() {
         "mysql://",
         "sqlite:",
         "zookeeper://",
+        "consul://",
     ] {
         assert!(help.out.contains(&format!("\n  {url}")), "{url}");
     }

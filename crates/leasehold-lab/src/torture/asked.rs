@@ -187,6 +187,8 @@ mod tests {
             ("sqlite", "sqlite:x"),
             ("zookeeper", "zookeeper://h"),
             ("zookeeper-ensemble", "zookeeper://h"),
+            ("consul", "consul://h"),
+            ("consul-three", "consul://h"),
         ] {
             assert_eq!(lossy(engine, url), [], "{engine}");
         }

@@ -30,7 +30,7 @@ macro_rules! served {
 }
 
 /// A server that is back with all it had has lost no lock.
-const ENGINES: [Engine; 11] = [
+const ENGINES: [Engine; 13] = [
     engine("file", WORKERS, 400),
     engine("sqlite", WORKERS, 600),
     engine("redis", served!(ServerKill ServerPause), 600),
@@ -47,6 +47,8 @@ const ENGINES: [Engine; 11] = [
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
+    engine("consul", served!(ServerKill ServerPause), 800),
+    engine("consul-three", served!(LeaderKill ServerPause), 800),
 ];
 
 const fn engine(word: &'static str, faults: &'static [FaultKind], lease: u64) -> Engine {

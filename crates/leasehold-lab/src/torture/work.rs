@@ -104,12 +104,13 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
 /// For how long what was sent can be on its way to a server, or in it, before it counts.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// When a dead holder's lock has surely passed on. Its last words may arrive after its death, and in ZooKeeper its session
+/// When a dead holder's lock has surely passed on. Its last words may arrive after its death, and in ZooKeeper and Consul its session
 /// has to end first.
 fn dead_after(work: &Work) -> Duration {
     match work.url.split([':', '+']).next() {
         Some("file" | "sqlite") => work.lease,
         Some("zookeeper") => work.lease * 4 / 3 + ON_THE_WAY,
+        Some("consul") => work.lease * 2 + ON_THE_WAY,
         _ => work.lease + ON_THE_WAY,
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -46,6 +46,20 @@ pub fn program() -> PathBuf {
         "Consul is not installed: run scripts/servers consul"
     );
     cache
+}
+
+/// The version of the program, as it says it.
+///
+/// # Panics
+/// If the program does not run.
+pub fn version() -> String {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let ask = || {
+        let said = Command::new(program()).arg("version").output();
+        let said = String::from_utf8_lossy(&said.expect("it runs").stdout).into_owned();
+        said.lines().next().unwrap_or_default().to_owned()
+    };
+    VERSION.get_or_init(ask).clone()
 }
 
 /// What a server is told besides its ports.
@@ -102,10 +116,16 @@ impl Consul {
                 "verify_incoming_https": true,"#
             )
         });
+        // Versions refuse options that they do not know.
+        let old = version().contains("v1.8.");
+        let (grpc_tls, management) = match old {
+            true => ("", "master"),
+            false => (r#""grpc_tls": -1, "#, "initial_management"),
+        };
         let acl = match form {
             Form::Guarded => format!(
                 r#""acl": {{"enabled": true, "default_policy": "deny",
-                "tokens": {{"master": "{ROOT_TOKEN}", "agent": "{ROOT_TOKEN}"}}}},"#
+                "tokens": {{"{management}": "{ROOT_TOKEN}", "agent": "{ROOT_TOKEN}"}}}},"#
             ),
             _ => String::new(),
         };
@@ -116,7 +136,7 @@ impl Consul {
             "session_ttl_min": "{shortest}", "leave_on_terminate": false, "skip_leave_on_interrupt": true, {tls} {acl}
             "addresses": {{"http": "127.0.0.1 unix://{path}/http.sock"}},
             "performance": {{"raft_multiplier": 1}}, "limits": {{"http_max_conns_per_client": 4000}},
-            "ports": {{"http": {http}, "https": {https_port}, "dns": -1, "grpc": -1, "serf_wan": -1,
+            "ports": {{"http": {http}, "https": {https_port}, "dns": -1, "grpc": -1, {grpc_tls}"serf_wan": -1,
             "server": {server}, "serf_lan": {lan}}}, {more}}}"#
         );
         std::fs::write(dir.path().join("config.json"), config).expect("a configuration");
@@ -222,19 +242,6 @@ impl Consul {
     /// Its URL through its Unix socket.
     pub fn socket(&self) -> String {
         format!("consul+unix:{}/http.sock", self.dir.path().display())
-    }
-
-    /// Its version, as the program says it.
-    ///
-    /// # Panics
-    /// If the program does not run.
-    pub fn version(&self) -> String {
-        let said = Command::new(program())
-            .arg("version")
-            .output()
-            .expect("it runs");
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        said.lines().next().unwrap_or_default().to_owned()
     }
 
     /// The sessions of our clients.

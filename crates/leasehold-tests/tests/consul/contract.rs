@@ -48,7 +48,7 @@ mod own {
     /// A run on another version says which.
     #[test]
     fn the_version_of_the_server_is_printed() {
-        println!("{}", one().version());
+        println!("{}", leasehold_testkit::servers::consul::version());
     }
 
     /// Through TLS, with a certificate of our own.

@@ -24,6 +24,7 @@ const URLS: &[&str] = &[
     "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
+    "consul://localhost",
 ];
 
 #[test]

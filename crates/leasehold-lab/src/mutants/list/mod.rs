@@ -1,5 +1,6 @@
 //! The planted bugs.
 
+mod consul;
 mod core;
 mod delivery;
 mod engines;
@@ -39,5 +40,5 @@ const fn mutant(
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
     let shared = core::CORE.iter().chain(delivery::DELIVERY);
-    shared.chain(engines::ENGINES)
+    shared.chain(engines::ENGINES).chain(consul::CONSUL)
 }

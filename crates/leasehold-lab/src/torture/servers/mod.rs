@@ -1,5 +1,6 @@
 //! The servers of a run, and what is done to them.
 
+mod consul;
 mod redis;
 mod redlock;
 mod sql;
@@ -55,6 +56,8 @@ pub(super) fn start(word: &str) -> Box<dyn Servers> {
         "redlock" => Box::new(redlock::Majority::start()),
         "postgres" => Box::new(sql::PostgreSql::start()),
         "mariadb" => Box::new(sql::Maria::start()),
+        "consul" => Box::new(consul::Alone::start()),
+        "consul-three" => Box::new(consul::Three::start()),
         "zookeeper" => Box::new(zookeeper::Alone::start()),
         "zookeeper-ensemble" => Box::new(zookeeper::Three::start()),
         other => unreachable!("{other} has no servers"),

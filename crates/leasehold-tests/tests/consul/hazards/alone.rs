@@ -26,7 +26,7 @@ async fn a_frozen_agent_leaves_one_holder() {
     assert!(again.fence() > guard.fence());
 }
 
-/// The server itself stands still and goes on: whoever held still holds, or was told.
+/// The server itself stands still and goes on: the holder still holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_takes_no_lock() {
     let server = Consul::start();
@@ -155,4 +155,39 @@ async fn many_locks_share_a_few_connections() {
     let connections = door.connections();
     assert!(connections <= 16 + 24 + 8, "{connections} connections");
     assert!(held.iter().all(|guard| guard.state() == State::Valid));
+}
+
+/// A key in the line that no session has is no claim: it is in no claim's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_without_a_session_is_no_claim() {
+    let server = Consul::start();
+    let ours = patient(&server.url(), LONG).await;
+    let guard = ours.mutex("g").lock().await.expect("free");
+    let stored = server.ask("GET", "kv/locks/?recurse", "").expect("keys");
+    let entry = stored.split('{').find(|entry| entry.contains("/g/line/"));
+    let entry = entry.expect("the key of the lock");
+    let key = entry.split_once("\"Key\":\"").expect("a key").1;
+    let dir = key.rsplit_once("/line/").expect("a line").0;
+    let flags = entry.split_once("\"Flags\":").expect("flags").1;
+    let flags = flags.split(',').next().expect("a number");
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    let other = format!("kv/{dir}/line/{:032x}?flags={flags}", 7);
+    let _ = server.ask("PUT", &other, "x").expect("written");
+    let again = ours.mutex("g").lock_within(LONG / 4).await.expect("a lock");
+    assert!(again.is_some(), "a key without a session is in the way");
+}
+
+/// What a session had is gone with it: no key of a line stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_ends_leaves_no_key() {
+    let server = Consul::start();
+    let ours = patient(&server.url(), LONG).await;
+    let _guard = ours.mutex("e").lock().await.expect("free");
+    for session in server.sessions() {
+        let _ = server
+            .ask("PUT", &format!("session/destroy/{session}"), "")
+            .expect("destroyed");
+    }
+    let left = server.ask("GET", "kv/locks/?keys", "");
+    assert!(left.is_err(), "left behind: {left:?}");
 }
