@@ -435,7 +435,10 @@ impl Server for ConsulServer {
         );
         let keys = match self.views.known(&dir) {
             Some(keys) => keys,
-            None => self.fresh(&dir).await?,
+            None => {
+                let (entries, _) = self.again(|| self.http.tree(&dir, None)).await?;
+                Arc::new(Dir::of(entries))
+            }
         };
         let first = |room: &str| {
             let room = format!("{dir}{room}");
@@ -497,14 +500,12 @@ impl Server for ConsulServer {
     async fn names(&self) -> Result<Vec<Name>, Fail> {
         let prefix = format!("{}/", self.http.config.prefix);
         let keys = self.again(|| self.http.keys(&prefix)).await?;
-        let parts = keys
-            .iter()
-            .filter_map(|key| key.strip_prefix(&prefix)?.split('/').nth(1));
-        let mut names: Vec<_> = parts.filter_map(names::decode).collect();
-        names.retain(|name| {
-            let dir = format!("{prefix}{}", names::directory(name));
-            keys.iter().any(|key| key.starts_with(&dir))
+        let names = keys.iter().filter_map(|key| {
+            let dir = key.strip_prefix(&prefix)?;
+            let name = names::decode(dir.split('/').nth(1)?)?;
+            dir.starts_with(&names::directory(&name)).then_some(name)
         });
+        let mut names: Vec<_> = names.collect();
         names.sort();
         names.dedup();
         Ok(names)

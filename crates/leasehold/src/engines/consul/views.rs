@@ -1,7 +1,8 @@
 //! What is known of the keys below names, and the requests that wait for their changes.
 //!
 //! Every answer that lists the keys of a name is kept while a claim watches them. As long as there is a watch, one request
-//! per prefix ([`names::shard`]) waits for changes of all names there, however many claims watch.
+//! per shard of the names ([`names::shard`]) waits for changes there, however many claims watch: for those of the one name
+//! that is watched, or for those of all names of the shard.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,6 +35,16 @@ pub(super) struct Dir {
     at: u64,
 }
 
+impl Dir {
+    pub(super) fn of(entries: Vec<Entry>) -> Self {
+        let entries = entries.into_iter().map(|entry| (entry.key.clone(), entry));
+        Self {
+            entries: entries.collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// What one session knows of names.
 pub(super) struct Views {
     http: Arc<Http>,
@@ -52,16 +63,31 @@ struct State {
     shards: HashMap<String, Shard>,
 }
 
-/// The watches on the names of one prefix.
+/// The watches on the names of one shard.
 #[derive(Default)]
 struct Shard {
     urgent: usize,
     lazy: usize,
     running: bool,
-    /// Told that there is an urgent watch.
+    /// Told of each new watch.
     hurry: Arc<Notify>,
     /// The last answer to the request that waits for changes.
-    last: Option<(Vec<Entry>, u64)>,
+    last: Option<Last>,
+}
+
+struct Last {
+    /// The start of the keys that were asked for.
+    below: String,
+    entries: Vec<Entry>,
+    index: u64,
+}
+
+/// What has to be asked for.
+struct Scope {
+    below: String,
+    /// Whether no watch is in a hurry.
+    lazy: bool,
+    hurry: Arc<Notify>,
 }
 
 /// When a request was sent, among the answers.
@@ -98,12 +124,16 @@ impl Views {
             let _ = state.dirs.insert(dir.to_owned(), watch::Sender::default());
             // The request that waits for changes may know more, and does not tell it twice.
             let last = state.shards.get(self.shard(dir));
-            if let Some((last, later)) = last.and_then(|shard| shard.last.as_ref())
-                && *later > index
+            if let Some(last) = last.and_then(|shard| shard.last.as_ref())
+                && last.index > index
+                && dir.starts_with(&last.below)
             {
-                let last = last.iter().filter(|entry| entry.key.starts_with(dir));
-                let last = last.cloned().collect();
-                self.update(&state.dirs[dir], last, *later, Sent(u64::MAX));
+                let there = last
+                    .entries
+                    .iter()
+                    .filter(|entry| entry.key.starts_with(dir));
+                let there = there.cloned().collect();
+                self.update(&state.dirs[dir], there, last.index, Sent(u64::MAX));
             }
         }
         let known = &state.dirs[dir];
@@ -119,34 +149,36 @@ impl Views {
             if sent.0 <= known.at && index < known.index {
                 return false;
             }
-            let entries = new.into_iter().map(|entry| (entry.key.clone(), entry));
             *known = Arc::new(Dir {
-                entries: entries.collect(),
                 index,
                 at,
+                ..Dir::of(new)
             });
             true
         });
     }
 
-    /// Takes in what is below one prefix.
-    fn take_shard(&self, shard: &str, entries: Vec<Entry>, index: u64, sent: Sent) {
+    /// Takes in what is below one start of keys.
+    fn take_all(&self, shard: &str, below: &str, entries: Vec<Entry>, index: u64, sent: Sent) {
         let mut state = self.state.lock();
         let mut by_dir: HashMap<&str, Vec<Entry>> = HashMap::new();
         for entry in &entries {
-            by_dir
-                .entry(self.dir(&entry.key))
-                .or_default()
-                .push(entry.clone());
+            let dir = by_dir.entry(self.dir(&entry.key)).or_default();
+            dir.push(entry.clone());
         }
         for (dir, known) in &state.dirs {
-            if self.shard(dir) == shard {
+            if dir.starts_with(below) {
                 let entries = by_dir.remove(dir.as_str()).unwrap_or_default();
                 self.update(known, entries, index, sent);
             }
         }
         if let Some(shard) = state.shards.get_mut(shard) {
-            shard.last = Some((entries, index));
+            let below = below.to_owned();
+            shard.last = Some(Last {
+                below,
+                entries,
+                index,
+            });
         }
     }
 
@@ -167,23 +199,16 @@ impl Views {
         }
     }
 
-    /// Asks for the keys of every prefix that is watched: what the server knew when this was called is taken in then.
+    /// Asks for all keys that are watched: what the server knew when this was called is taken in then.
     pub(super) async fn refresh(&self) -> Answer<()> {
-        let shards: Vec<String> = {
-            let state = self.state.lock();
-            let watched = state
-                .shards
-                .iter()
-                .filter(|(_, shard)| shard.urgent + shard.lazy > 0);
-            watched.map(|(shard, _)| shard.clone()).collect()
-        };
+        let shards: Vec<String> = self.state.lock().shards.keys().cloned().collect();
         for shard in shards {
+            let Some(Scope { below, .. }) = self.scope(&shard) else {
+                continue;
+            };
             let sent = self.sent();
-            let (entries, index) = self
-                .http
-                .tree(&format!("{}{shard}", self.prefix), None)
-                .await?;
-            self.take_shard(&shard, entries, index, sent);
+            let (entries, index) = self.http.tree(&below, None).await?;
+            self.take_all(&shard, &below, entries, index, sent);
         }
         Ok(())
     }
@@ -260,40 +285,50 @@ impl Views {
         names::shard(dir.strip_prefix(&self.prefix).unwrap_or(""))
     }
 
-    /// Waits for changes below one prefix as long as it is watched.
+    /// Waits for changes in one shard as long as it is watched.
     async fn follow(self: Arc<Self>, shard: String) {
         let _ends = Ends(&self, &shard);
-        let (mut heard, mut index, mut failed) = (self.http.heard(), None, 0);
-        while let Some(hurry) = self.wanted(&shard) {
-            if let Some(hurry) = hurry {
-                let pause = tokio::time::sleep(LAZY.mul_f64(rand::random_range(0.5..1.0)));
+        let (mut heard, mut failed) = (self.http.heard(), 0);
+        // What was asked for last, and the number of the answer.
+        let mut before: Option<(String, u64)> = None;
+        while let Some(scope) = self.wanted(&shard) {
+            if scope.lazy {
                 tokio::select! {
-                    () = pause => {}
-                    () = hurry.notified() => {}
+                    () = lazily() => {}
+                    () = scope.hurry.notified() => {}
                     () = self.over.cancelled() => return,
                 }
-                if self.wanted(&shard).is_none() {
-                    return;
+                if self
+                    .scope(&shard)
+                    .is_none_or(|now| now.below != scope.below)
+                {
+                    continue;
                 }
             }
+            let below = &scope.below;
+            let index = before
+                .take()
+                .filter(|(last, _)| last == below)
+                .map(|(_, index)| index);
             let sent = self.sent();
-            let below = format!("{}{shard}", self.prefix);
             let answer = tokio::select! {
-                answer = self.http.tree(&below, index) => answer,
+                answer = self.http.tree(below, index) => answer,
                 () = self.over.cancelled() => return,
+                () = self.widened(&shard, &scope) => continue,
                 // The connection that the request waits on may be dead without saying so.
                 () = back(&mut heard) => Err(Trouble::Later("Consul is heard again".to_owned())),
             };
             match answer {
                 Ok((entries, now)) => {
                     // A number that went back is that of another history: waiting for more than the old one may take for ever.
-                    index = (index.is_none_or(|before| now >= before)).then_some(now.max(1));
-                    self.take_shard(&shard, entries, now, sent);
+                    before = index
+                        .is_none_or(|index| now >= index)
+                        .then(|| (below.clone(), now.max(1)));
+                    self.take_all(&shard, below, entries, now, sent);
                     failed = 0;
                 }
                 Err(trouble) => {
                     tracing::debug!(%trouble, "asking for changes again");
-                    index = None;
                     failed += 1;
                     tokio::select! {
                         () = pause(failed) => {}
@@ -304,20 +339,65 @@ impl Views {
         }
     }
 
-    /// Whether a prefix is watched; with what tells of an urgent watch if there is none.
-    fn wanted(&self, shard: &str) -> Option<Option<Arc<Notify>>> {
-        let mut state = self.state.lock();
-        let shard = state.shards.get_mut(shard)?;
-        match (shard.urgent, shard.lazy) {
-            (0, 0) => {
-                // Said under the lock: a watch that comes after this starts another task.
-                (shard.running, shard.last) = (false, None);
-                None
+    /// Resolves when more is watched than is asked for.
+    async fn widened(&self, shard: &str, asked: &Scope) {
+        let more = || {
+            let now = self.scope(shard);
+            now.filter(|now| !now.below.starts_with(&asked.below))
+        };
+        loop {
+            match more() {
+                Some(now) if now.lazy => {
+                    lazily().await;
+                    if more().is_some() {
+                        return;
+                    }
+                }
+                Some(_) => return,
+                None => {}
             }
-            (0, _) => Some(Some(shard.hurry.clone())),
-            _ => Some(None),
+            asked.hurry.notified().await;
         }
     }
+
+    /// What a shard's watches need, if there are any.
+    fn scope(&self, shard: &str) -> Option<Scope> {
+        scope(&self.state.lock(), self, shard)
+    }
+
+    /// The same; if there are none, the task that asks this ends.
+    fn wanted(&self, name: &str) -> Option<Scope> {
+        let mut state = self.state.lock();
+        let wanted = scope(&state, self, name);
+        if wanted.is_none()
+            && let Some(shard) = state.shards.get_mut(name)
+        {
+            // Said under the lock: a watch that comes after this starts another task.
+            (shard.running, shard.last) = (false, None);
+        }
+        wanted
+    }
+}
+
+fn scope(state: &State, views: &Views, name: &str) -> Option<Scope> {
+    let shard = state.shards.get(name)?;
+    if shard.urgent + shard.lazy == 0 {
+        return None;
+    }
+    let mut dirs = state.dirs.keys().filter(|dir| views.shard(dir) == name);
+    let below = match (dirs.next(), dirs.next()) {
+        (Some(dir), None) => dir.clone(),
+        _ => format!("{}{name}", views.prefix),
+    };
+    Some(Scope {
+        below,
+        lazy: shard.urgent == 0,
+        hurry: shard.hurry.clone(),
+    })
+}
+
+async fn lazily() {
+    tokio::time::sleep(LAZY.mul_f64(rand::random_range(0.5..1.0))).await;
 }
 
 /// Resolves when the agent is heard again after it was not.
@@ -332,7 +412,7 @@ pub(super) async fn pause(failed: u32) {
     tokio::time::sleep(longest.mul_f64(rand::random_range(0.5..1.0))).await;
 }
 
-/// The end of the task that follows a prefix, however it comes.
+/// The end of the task that follows a shard, however it comes.
 struct Ends<'a>(&'a Views, &'a str);
 
 impl Drop for Ends<'_> {
@@ -362,12 +442,10 @@ impl Interest {
         let name = views.shard(dir).to_owned();
         let shard = state.shards.entry(name.clone()).or_default();
         match urgent {
-            true => {
-                shard.urgent += 1;
-                shard.hurry.notify_one();
-            }
+            true => shard.urgent += 1,
             false => shard.lazy += 1,
         }
+        shard.hurry.notify_one();
         if !std::mem::replace(&mut shard.running, true) {
             drop(views.runtime.spawn(views.clone().follow(name)));
         }

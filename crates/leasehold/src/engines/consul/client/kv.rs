@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::trouble::{Answer, Trouble};
+use super::trouble::{Answer, Trouble, refusal};
 use super::{Ask, Http, Reply};
 
 /// One key, and what is stored of it.
@@ -78,12 +78,15 @@ impl Op<'_> {
 }
 
 /// Which operation of a transaction failed, and why.
-pub(super) fn failed(body: &[u8]) -> Trouble {
+pub(super) fn failed(body: &[u8], rule: &str) -> Trouble {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let first = &said["Errors"][0];
     let what = first["What"].as_str().unwrap_or("a conflict");
     if what.contains("invalid session") {
         return Trouble::Dead("Consul has ended the session".to_owned());
+    }
+    if what.contains("Permission denied") {
+        return refusal(403, what, rule);
     }
     let at = first["OpIndex"].as_u64().unwrap_or(0);
     let what = format!("Consul did not change it: {what}");
@@ -189,8 +192,10 @@ mod tests {
     #[test]
     fn a_failed_transaction_says_which_operation() {
         let body = br#"{"Results":null,"Errors":[{"OpIndex":1,"What":"lock is already held"}]}"#;
-        assert!(matches!(failed(body), Trouble::Failed(1, _)));
+        assert!(matches!(failed(body, "RULE"), Trouble::Failed(1, _)));
         let body = br#"{"Errors":[{"OpIndex":1,"What":"failed session: invalid session \"5\""}]}"#;
-        assert!(matches!(failed(body), Trouble::Dead(_)));
+        assert!(matches!(failed(body, "RULE"), Trouble::Dead(_)));
+        let body = br#"{"Errors":[{"OpIndex":0,"What":"Permission denied"}]}"#;
+        assert!(matches!(failed(body, "RULE"), Trouble::Denied(why) if why.contains("RULE")));
     }
 }

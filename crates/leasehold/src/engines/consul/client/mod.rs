@@ -24,6 +24,9 @@ const AT_ONCE: usize = 24;
 /// How long an answer may take that does not wait for anything. An agent that looks for a leader takes up to 7 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// For how long requests are held back while the agent is not heard.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// How long the server lets a request wait for a change; it adds up to a sixteenth.
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -102,14 +105,17 @@ impl Http {
     /// Sends a request once, when the agent is heard. A caller may drop this at any time: then the request may have
     /// happened.
     pub(super) async fn send(&self, ask: &Ask) -> Answer<Reply> {
-        let _room = match ask.after {
-            Some(_) => None,
-            None => self.room.acquire().await.ok(),
-        };
         if !ask.probes {
-            // Requests that were under way when the agent fell silent are enough: the others stay here.
-            let _ = self.heard().wait_for(|heard| *heard).await;
+            // Requests that were under way when the agent fell silent are enough: the others stay here. Not for ever:
+            // without a session there is no other request that finds out.
+            let mut heard = self.heard();
+            let heard = heard.wait_for(|heard| *heard);
+            let _ = tokio::time::timeout(SILENCE, heard).await;
         }
+        let _room = match ask.probes || ask.after.is_some() {
+            true => None,
+            false => self.room.acquire().await.ok(),
+        };
         let patience = match ask.after {
             Some(_) => WAIT * 17 / 16 + PATIENCE / 2,
             None if ask.probes => PATIENCE / 5,
@@ -214,7 +220,7 @@ impl Http {
                 index: header("X-Consul-Index").map_or(0, |index| index.parse().unwrap_or(0)),
                 found: status == 200,
             }),
-            409 => Err(kv::failed(&body)),
+            409 => Err(kv::failed(&body, &self.config.rule(&ask.path))),
             _ => {
                 let rule = self.config.rule(&ask.path);
                 Err(refusal(status, &String::from_utf8_lossy(&body), &rule))
