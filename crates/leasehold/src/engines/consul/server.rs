@@ -101,10 +101,10 @@ impl ConsulServer {
 
     async fn unless_over<T>(&self, answer: impl Future<Output = Answer<T>>) -> Answer<T> {
         tokio::select! {
-            // An answer that is there counts.
+            // Nothing is said of a session that is over: its watches have resolved, and would again.
             biased;
-            answer = answer => answer,
             () = self.lease.over.cancelled() => Err(Trouble::Dead("the session at Consul is over".to_owned())),
+            answer = answer => answer,
         }
     }
 
@@ -380,6 +380,7 @@ impl Server for ConsulServer {
     async fn read(&self, room: &str, node: &str) -> Result<Option<(Vec<u8>, Watch)>, Fail> {
         let key = format!("{room}{node}");
         loop {
+            self.unless_over(async { Ok(()) }).await?;
             let Some(entry) = self.find(room, node).await? else {
                 return Ok(None);
             };
