@@ -61,7 +61,7 @@ impl Options {
         self
     }
 
-    /// What `status` shows of this client.
+    /// The process as `status` shows it.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -74,7 +74,7 @@ impl Options {
     }
 
     /// For how long a connect is tried again while the engine cannot be reached, is starting or is failing over; 2 s
-    /// unless set, and zero for one attempt. What waiting cannot mend (a wrong URL, a wrong password) is told at once.
+    /// unless set, and zero for one attempt. A wrong URL or a wrong password is told at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -100,7 +100,7 @@ impl Options {
     /// Opens a session of an engine that is there already.
     ///
     /// # Errors
-    /// What the engine says, and [`ErrorKind::Unsupported`] if a required level is not reached.
+    /// Those of the engine, and [`ErrorKind::Unsupported`] if a required level is not reached.
     pub async fn open(self, engine: Arc<dyn Engine>) -> Result<Client> {
         if let Some(level) = self.require {
             engine.guarantees().require(level)?;

@@ -1,4 +1,4 @@
-//! What the command says about how it is called, and the codes it exits with.
+//! Help, messages about wrong arguments, and exit codes.
 
 use crate::common::Place;
 
@@ -126,6 +126,7 @@ fn help_has_examples_and_the_table_of_exit_codes() {
         "mysql://",
         "sqlite:",
         "zookeeper://",
+        "etcd://",
         "consul://",
     ] {
         assert!(help.out.contains(&format!("\n  {url}")), "{url}");

@@ -41,8 +41,14 @@ pub struct Url {
     params: Vec<(String, String)>,
 }
 
-/// Options whose value is never shown.
-const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
+/// The value of an option with one of these in its name is never shown, misspelled or not.
+const SECRETS: &[&str] = &["pas", "pwd", "token", "auth", "secret", "cred"];
+
+/// Whether the value of an option may be a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
 
 const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
      and options encode / as %2F, ? as %3F and @ as %40";
@@ -62,7 +68,7 @@ impl Url {
             None => ("", place),
         };
         let names_hosts = schemes::names_hosts(&scheme);
-        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        // The text after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
         let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
         if misplaced && (names_hosts || !authority.is_empty()) {
             return Err(bad(MISPLACED.to_owned()));
@@ -179,7 +185,7 @@ impl Params {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that the engine did not take.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.
@@ -223,7 +229,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.
@@ -260,11 +266,7 @@ impl fmt::Display for Url {
         }
         write!(f, "{}{}", self.hosts.join(","), self.path)?;
         for (at, (name, value)) in self.params.iter().enumerate() {
-            let value = if SECRET_PARAMS.contains(&name.as_str()) {
-                "***"
-            } else {
-                value
-            };
+            let value = if is_secret(name) { "***" } else { value };
             write!(f, "{}{name}={value}", if at == 0 { '?' } else { '&' })?;
         }
         Ok(())

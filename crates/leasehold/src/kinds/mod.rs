@@ -1,4 +1,4 @@
-//! What people call: each kind is a mode of claiming, on the same terms.
+//! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
 mod multi;
 mod mutex;
@@ -92,7 +92,7 @@ impl Handle {
             Error::new(
                 ErrorKind::Unavailable,
                 Step::Claim,
-                "the engine would not let us wait",
+                "the engine answered busy to a request that waits: ask again",
             )
         })
     }

@@ -74,7 +74,7 @@ impl Manager {
             Standing::Held(held) => self.answered(claim, sent, Ok(held)),
             Standing::Waiting { look_again, .. } => self.answered(claim, sent, Err(look_again)),
         };
-        let down = || Told::Ended(Ended::Down("the client is gone".to_owned()));
+        let down = || Told::Ended(Ended::Down("the client was dropped".to_owned()));
         match answered {
             Ok(told) => Ok(told),
             Err(wait) => Ok(wait.await.unwrap_or_else(|_| down())),
@@ -133,7 +133,7 @@ impl Manager {
         Error::new(
             ErrorKind::TimedOut,
             Step::Claim,
-            "the answer did not come within the lease",
+            "the engine gave no answer within the lease",
         )
         .on(self.engine)
         .of(&claim.name)

@@ -33,7 +33,7 @@ pub(super) async fn run(renewals: Renewals, session: Arc<dyn Session>, clock: Cl
         let Some(alive) = manager.upgrade() else {
             return;
         };
-        alive.tell_what_ended();
+        alive.tell_ended();
         for claims in alive.due() {
             number += 1;
             let beat = alive.begin(number, claims, manager.clone());
@@ -79,7 +79,7 @@ async fn say(session: Arc<dyn Session>, mut beat: Beat) {
     };
     let answer = within(patience, session.heartbeat(&beat.claims, &heard)).await;
     beat.failed = match answer {
-        None => "no answer in time".to_owned(),
+        None => "the engine gave no answer in time".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok(())) => "the engine did not answer for them".to_owned(),
     };
@@ -107,8 +107,8 @@ fn similar(claims: &[(Duration, Micros, ClaimId)]) -> Vec<&[(Duration, Micros, C
 }
 
 impl Manager {
-    /// The claims to speak of now, a list for each call. What is nearly due comes along rather than cause a call of its
-    /// own.
+    /// The claims to speak of now, a list for each call. A claim that is nearly due comes along rather than cause a
+    /// call of its own.
     fn due(&self) -> Vec<Vec<ClaimId>> {
         let now = self.clock.now();
         let table = self.table.lock();
@@ -233,7 +233,7 @@ impl Manager {
             }
             // The grant was pushed while this answer was on its way.
             (Standing::Waiting { .. }, Some(_)) if overtaken => entry.heard(sent, overtaken),
-            // Gone, or held under another fence: what we had ended.
+            // Gone, or held under another fence: our grant has ended.
             _ => {
                 let late = entry.valid_until() <= self.clock.now();
                 let why = if late {
@@ -247,7 +247,7 @@ impl Manager {
     }
 
     /// Tells the grants whose time is over, and looks at those parked long enough.
-    fn tell_what_ended(&self) {
+    fn tell_ended(&self) {
         let now = self.clock.now();
         let mut ended: Vec<(Arc<Grant>, bool)> = Vec::new();
         let mut parked: Vec<Arc<Grant>> = Vec::new();
@@ -269,8 +269,8 @@ impl Manager {
         }
         for (grant, minimum) in ended {
             grant.lose(Ended::Expired);
-            // The engine may still have it. What we no longer trust, others need not wait for, unless its minimum hold
-            // is to keep them out: then it goes when that is over.
+            // The engine may still have it. Others need not wait for a grant that is lost to us, unless its minimum
+            // hold is to keep them out: then it goes when that is over.
             if !minimum {
                 self.discard(&grant);
                 self.observer.grant_changed(&grant);
@@ -282,13 +282,14 @@ impl Manager {
     }
 }
 
-/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out. It is made before
-/// the task is, which may be dropped without ever having run.
+/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out, and the client gives
+/// no other. It is made before the task is, which may be dropped without ever having run.
 pub(super) struct Renewals(pub(super) Weak<Manager>);
 
 impl Drop for Renewals {
     fn drop(&mut self) {
         if let Some(manager) = self.0.upgrade() {
+            manager.reaper.progress.close();
             manager.all_lost("the runtime that connected the client is gone");
         }
     }
@@ -309,7 +310,7 @@ mod tests {
             .acquire(claim, true, &Confirmed::default())
             .await
             .unwrap();
-        granted.expect("nobody else is there")
+        granted.expect("no other client is there")
     }
 
     /// Lets the heartbeat task run as far as it gets, and says when it means to wake.

@@ -1,4 +1,4 @@
-//! What keeps the claims of one client: the table, the two tasks, and closing.
+//! Keeps the claims of one client: the table, the two tasks, and closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -93,7 +93,7 @@ impl Manager {
                 let gone = News::Ended(Ended::Forgotten);
                 self.settle(self.table.lock(), claim.id, gone);
                 grant.lose(Ended::Forgotten);
-                let what = "the write lock was no longer held";
+                let what = "the write lock was lost before it could become a read lock";
                 Err(Error::new(ErrorKind::Lost, Step::Hold, what).of(&claim.name))
             }
             Some(Err(error)) => Err(error.of(&claim.name)),

@@ -20,7 +20,7 @@ pub(super) struct Job {
     _open: Open<Arc<Progress>>,
 }
 
-/// Sending never blocks and works outside a runtime; what cannot be sent any more ends with its lease.
+/// Sending never blocks and works outside a runtime; a claim that cannot be sent any more ends with its lease.
 pub(super) struct Reaper {
     jobs: mpsc::UnboundedSender<Job>,
     pub(super) progress: Arc<Progress>,

@@ -25,7 +25,7 @@ impl Manager {
         let call = self.session.release(claim, grant.turns());
         let answer = within(patience(claim), call).await;
         let answer = answer.unwrap_or_else(|| {
-            let what = "no answer within the lease";
+            let what = "the engine gave no answer within the lease";
             let error = Error::new(ErrorKind::TimedOut, Step::Release, what);
             Err(error.on(self.engine).perhaps())
         });

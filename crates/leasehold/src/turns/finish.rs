@@ -1,4 +1,4 @@
-//! What becomes of a grant when a turn on it ends, or something about it changes.
+//! The next use of a grant when a turn on it ends, or something about it changes.
 
 use std::sync::Arc;
 

@@ -130,13 +130,13 @@ impl Queue {
         Ok(Start::Wait(ticket, told))
     }
 
-    /// Asks the engine. What only lingers here and would be in the way is given back first.
+    /// Asks the engine. A lingering grant that would be in the way is given back first.
     async fn acquire(self: &Arc<Self>, request: &Request) -> Result<Option<Arc<Grant>>> {
         loop {
             let idle = self
                 .state
                 .lock()
-                .take_idle(|active| active.excludes(request));
+                .take_idle(|active| active.hinders(request));
             let Some(grant) = idle else { break };
             if let Err(error) = self.manager.release(&grant).await {
                 tracing::debug!(%error, "giving back what lingers");
@@ -151,7 +151,7 @@ impl Queue {
             .await
     }
 
-    /// What a wait that ran out of time is told: that the name is busy, if that was seen during the wait, and
+    /// The error of a wait that ran out of time: that the name is busy, if that was seen during the wait, and
     /// otherwise that the engine did not say.
     pub(crate) fn out_of_time(&self, request: &Request) -> Result<()> {
         let busy = request.confirmed.get() || self.state.lock().seen_busy(request.since);

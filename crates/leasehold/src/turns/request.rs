@@ -1,4 +1,4 @@
-//! What a task asks of its queue.
+//! A task's request to its queue.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Request {
     pub(crate) place: &'static Location<'static>,
     /// When it was asked.
     pub(super) since: Micros,
-    /// What the engine says of its claim.
+    /// The engine's answer about its claim.
     pub(super) confirmed: Confirmed,
 }
 

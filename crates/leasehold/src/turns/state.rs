@@ -1,4 +1,4 @@
-//! Who waits and who uses which grant of one name, inside this process.
+//! The waiting tasks and the grants of one name, inside this process.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -40,7 +40,7 @@ pub(super) struct Waiter {
     tell: oneshot::Sender<Wake>,
 }
 
-/// What a waiting task is woken with.
+/// The message that wakes a waiting task.
 pub(super) enum Wake {
     Turn(Turn),
     Engine(EngineTurn),
@@ -51,7 +51,7 @@ pub(super) enum Wake {
 /// Wakes to be sent once the lock is released: a wake whose task is gone comes back through it.
 pub(super) type Wakes = Vec<(oneshot::Sender<Wake>, Wake)>;
 
-/// One grant of this process and who uses it.
+/// One grant of this process and its users.
 pub(super) struct Active {
     pub(super) grant: Arc<Grant>,
     pub(super) mode: Mode,
@@ -154,7 +154,7 @@ impl State {
             || self.actives.iter().any(Active::in_use)
     }
 
-    /// A turn at once, if a grant of this process can serve it and nobody is before it.
+    /// A turn at once, if a grant of this process can serve it and no task is before it.
     pub(super) fn serve(&mut self, queue: &Arc<Queue>, request: &Request) -> Option<Turn> {
         if self.at_engine.is_some() || !self.waiting.is_empty() {
             return None;
@@ -213,7 +213,7 @@ impl State {
             .position(|a| Arc::ptr_eq(&a.grant, grant))
     }
 
-    /// The user of this name who runs where `who` runs.
+    /// The user of this name that runs where `who` runs.
     pub(super) fn user(&self, who: Who) -> Option<(&Active, &User)> {
         let users = self
             .actives
@@ -316,7 +316,12 @@ impl Active {
         alone && self.mode.capacity() == request.mode.capacity()
     }
 
-    /// Whether a task of this process uses it, or its minimum hold keeps every process out. What only lingers is not in
+    /// Whether the engine would refuse the request, or let it wait, while it has this grant: a name is of one kind at a time.
+    pub(super) fn hinders(&self, request: &Request) -> bool {
+        self.excludes(request) || self.mode.capacity() != request.mode.capacity()
+    }
+
+    /// Whether a task of this process uses it, or its minimum hold keeps every process out. A lingering grant is not in
     /// use.
     fn in_use(&self) -> bool {
         let kept = self.idle.as_ref().is_some_and(|idle| !idle.kept.reusable);

@@ -18,7 +18,7 @@ pub(crate) struct Turn {
     fence: Fence,
 }
 
-/// What to do with a grant when a turn on it has ended.
+/// The use of a grant after a turn on it has ended.
 pub(super) enum End {
     /// Another task uses it, or it is kept for a while.
     Kept,
@@ -91,7 +91,7 @@ impl EngineTurn {
         Self { queue }
     }
 
-    /// The engine, or the way to it, failed. What concerns this request alone lets the next task go.
+    /// The engine, or the way to it, failed. An error of this request alone lets the next task go.
     pub(super) fn failed(mut self, error: &Error, lease: Duration) {
         if error.is_for_all()
             && let Some(queue) = self.queue.take()

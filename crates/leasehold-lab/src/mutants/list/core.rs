@@ -5,7 +5,7 @@ use crate::mutants::Mutant;
 
 pub(super) const CORE: &[Mutant] = &[
     mutant(
-        "release by anybody",
+        "any session releases any claim",
         "line.rs",
         "let Some(index) = self.find(id) else {\n            return (Release::Gone, changes);",
         "let Some(index) = self.find(id).or((PLANTED && self.held > 0).then_some(0)) else {\n            return (Release::Gone, changes);",
@@ -173,7 +173,7 @@ pub(super) const CORE: &[Mutant] = &[
         MANY,
     ),
     mutant(
-        "anybody of the process re-enters",
+        "every task of the process re-enters",
         "turns/state.rs",
         ".find(|user| user.who == request.who)?",
         ".find(|user| PLANTED || user.who == request.who)?",

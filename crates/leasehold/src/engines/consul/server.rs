@@ -131,10 +131,10 @@ impl ConsulServer {
         Ok(())
     }
 
-    /// Looks at the gate after a request did not pass it: it was moved, or it is gone with the session.
+    /// Looks at the gate: it may have been moved, or be gone with the session. Not repeated.
     async fn look_at_gate(&self) -> Result<(), Fail> {
         let key = self.gate_key();
-        match self.again(|| self.http.key(&key)).await? {
+        match self.http.key(&key).await? {
             Some(gate) if gate.session == self.lease.id => {
                 let _ = self.gate.fetch_max(gate.modified, Ordering::AcqRel);
                 Ok(())
@@ -291,6 +291,8 @@ impl Server for ConsulServer {
 
     async fn prove(&self) -> Result<(), Fail> {
         self.lease.renew().await?;
+        // A server that was the leader, and does not know better, renews as well: a majority stands behind this.
+        self.look_at_gate().await?;
         // What happened to the claims before this call is told before its answer.
         Ok(self.views.refresh().await?)
     }
@@ -343,7 +345,10 @@ impl Server for ConsulServer {
                         break (number, keys);
                     }
                 }
-                Err(Trouble::Failed(0, _)) => self.look_at_gate().await?,
+                Err(Trouble::Failed(0, _)) => match self.look_at_gate().await {
+                    Err(Fail::Over(why)) => return Err(Fail::Over(why)),
+                    _ => {}
+                },
                 Err(Trouble::Later(_)) => {}
                 Err(trouble) => {
                     if let Trouble::Dead(_) = trouble {

@@ -3,8 +3,10 @@
 mod client;
 mod config;
 mod lease;
+mod make;
 mod names;
 mod server;
+mod session;
 mod txn;
 
 use std::sync::{Arc, Weak};
@@ -14,7 +16,7 @@ use async_trait::async_trait;
 
 use self::client::Client;
 use self::config::Config;
-use self::server::EtcdServer;
+use self::session::EtcdServer;
 use super::ordered::{Deployment, Fail, OrderedSession, Server, inspect};
 use crate::engine::{
     Engine, Event, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,

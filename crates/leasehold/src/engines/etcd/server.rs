@@ -1,50 +1,24 @@
-//! One lease as a session at a server that orders nodes.
+//! A session at etcd as a server that orders nodes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
-use super::client::proto::{KeyValue, RangeRequest, TxnResponse, WatchCreate};
-use super::client::{Answer, Client, Trouble};
-use super::config::Config;
-use super::lease::{Life, keep};
-use super::names::{self, EVICTED, SESSIONS, encode, node_name, split};
+use super::client::proto::{KeyValue, RangeRequest, WatchCreate};
+use super::names::{self, EVICTED, encode, node_name, split};
+use super::session::{EtcdServer, revision, seconds_for};
 use super::txn::{Txn, range, ranges, whole};
 use crate::claim::{Claim, ClaimId, Mode};
-use crate::clock::{Clock, micros};
 use crate::engines::ordered::data::Note;
 use crate::engines::ordered::{
     Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
 };
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, Result};
 use crate::line::Refusal;
 use crate::name::Name;
-use crate::sync::Shared;
-
-/// One lease.
-#[derive(Debug)]
-pub(super) struct EtcdServer {
-    client: Client,
-    prefix: String,
-    lease: i64,
-    /// The lease of the claims, in seconds that the server was asked for, and those it gave.
-    asked: i64,
-    given: Duration,
-    clock: Clock,
-    /// When the request of the last proof was sent.
-    proved: AtomicU64,
-    /// The revision of the session's key. A request to make a node is done only while this is true at the server: once
-    /// it was moved, one that is still under way comes to nothing.
-    generation: AtomicI64,
-    /// The requests to make nodes that are under way or in doubt.
-    flights: Shared<HashMap<ClaimId, Arc<tokio::sync::Mutex<bool>>>>,
-    life: Life,
-    _open: DropGuard,
-}
 
 /// How long a holder holds before it watches the claims behind it: locks that are released sooner save the request.
 const SOON: Duration = Duration::from_millis(5);
@@ -52,158 +26,7 @@ const SOON: Duration = Duration::from_millis(5);
 /// How long the trace of an eviction is kept, in seconds.
 const TRACED: i64 = 24 * 3600;
 
-/// The seconds of a lease for claims of this lease: a third more, so that a claim begins without a request for the lease
-/// when the last one is not long ago.
-fn seconds_for(lease: Duration) -> i64 {
-    let seconds = (lease * 4 / 3).as_millis().div_ceil(1000);
-    i64::try_from(seconds).unwrap_or(i64::MAX)
-}
-
 impl EtcdServer {
-    /// Has a lease granted for claims of this lease.
-    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    pub(super) async fn open(
-        config: &Config,
-        client: Client,
-        lease: Duration,
-    ) -> Result<Arc<Self>> {
-        let (asked, clock) = (seconds_for(lease), Clock::boot());
-        let failed = |trouble: Trouble| Fail::from(trouble).error::<Self>(Step::Open);
-        let sent = clock.now();
-        let granted = client.again(client.ended(), || client.grant(asked)).await;
-        let granted = granted.map_err(failed)?;
-        let given = Duration::from_secs(u64::try_from(granted.ttl).unwrap_or(0));
-        let life = Life::default();
-        drop(tokio::spawn(keep(
-            client.clone(),
-            granted.id,
-            given,
-            life.clone(),
-        )));
-        let server = Self {
-            client,
-            prefix: config.prefix.clone(),
-            lease: granted.id,
-            asked,
-            given,
-            clock,
-            proved: AtomicU64::new(sent),
-            generation: AtomicI64::new(0),
-            flights: Shared::default(),
-            _open: life.closing.clone().drop_guard(),
-            life,
-        };
-        server.move_on().await.map_err(failed)?;
-        Ok(Arc::new(server))
-    }
-
-    fn session_key(&self) -> String {
-        format!("{}{SESSIONS}/{:x}", self.prefix, self.lease)
-    }
-
-    /// Moves the generation: requests to make nodes that are still under way will do nothing.
-    async fn move_on(&self) -> Answer<()> {
-        let (key, lease) = (self.session_key(), self.lease);
-        let moved = self.txn(|| Txn::new().put(&key, b"", lease)).await?;
-        self.generation.store(revision(&moved), Ordering::Release);
-        Ok(())
-    }
-
-    /// Repeats a transaction until it is certain that it was done. Only for those that may be done twice.
-    async fn txn(&self, txn: impl Fn() -> Txn) -> Answer<TxnResponse> {
-        let client = &self.client;
-        self.judged(
-            client
-                .again(&self.life.over, || client.txn(txn().request()))
-                .await,
-        )
-    }
-
-    async fn range(&self, request: RangeRequest) -> Answer<(Vec<KeyValue>, i64)> {
-        let client = &self.client;
-        let read = client
-            .again(&self.life.over, || client.range(request.clone()))
-            .await;
-        let read = self.judged(read)?;
-        let revision = read.header.map_or(0, |header| header.revision);
-        Ok((read.kvs, revision))
-    }
-
-    /// Ends the session if its lease does not exist.
-    fn judged<T>(&self, answer: Answer<T>) -> Answer<T> {
-        if let Err(Trouble::Dead(_)) = answer {
-            self.life.over.cancel();
-        }
-        answer
-    }
-
-    /// Proves that the lease was alive after this call began, at the leader that a majority has.
-    ///
-    /// A keepalive alone proves nothing: a member that was the leader and does not know better answers it too. The session's
-    /// key is read after it, which a majority stands behind. If the term is the same before and after, the keepalive
-    /// went to the leader of that term, and no other one can have ended the lease meanwhile.
-    async fn renew(&self) -> Answer<()> {
-        let connection = self.judged(self.client.up().await)?;
-        for _ in 0..3 {
-            let sent = self.clock.now();
-            let lease = connection.beat(self.lease).await?;
-            let key = self.session_key().into_bytes();
-            let keys_only = true;
-            let read = RangeRequest {
-                key,
-                keys_only,
-                ..RangeRequest::default()
-            };
-            let read = connection.range(read).await?;
-            if lease.ttl <= 0 || read.kvs.is_empty() {
-                return self.judged(Err(Trouble::Dead(
-                    "the lease was revoked, or ran out".to_owned(),
-                )));
-            }
-            let terms = [lease.header, read.header]
-                .map(|header| header.map_or(0, |header| header.raft_term));
-            let before = connection.term.swap(terms[1], Ordering::AcqRel);
-            if terms == [before; 2] {
-                let _ = self.proved.fetch_max(sent, Ordering::AcqRel);
-                return Ok(());
-            }
-        }
-        Err(Trouble::Unknown("the leader changes".to_owned()))
-    }
-
-    /// Waits until the server keeps a claim that begins now for the whole of its lease, which is at most three quarters
-    /// of this session's.
-    async fn fresh(&self) -> Answer<()> {
-        let stale = || {
-            let until = self.proved.load(Ordering::Acquire) + micros(self.given / 4);
-            until <= self.clock.now()
-        };
-        while stale() {
-            self.client.again(&self.life.over, || self.renew()).await?;
-        }
-        Ok(())
-    }
-
-    /// Asks once to make a node. The request is not given up with the caller: `clear` waits for its outcome.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an answer that its caller does not wait for any more is needed"
-    )]
-    async fn attempt(&self, claim: ClaimId, txn: Txn) -> Answer<TxnResponse> {
-        let flight = self.flights.lock().entry(claim).or_default().clone();
-        let mut doubt = flight.lock_owned().await;
-        let client = self.client.clone();
-        let asked = tokio::spawn(async move {
-            let connection = client.up().await?;
-            *doubt = true;
-            let answer = connection.txn(txn.request()).await;
-            *doubt = matches!(answer, Err(Trouble::Unknown(_)));
-            answer
-        });
-        let lost = |_| Trouble::Dead("the runtime has ended".to_owned());
-        self.judged(asked.await.map_err(lost).flatten())
-    }
-
     /// The value of a node's key if it is that node, and the revision of the answer.
     async fn read_node(&self, room: &str, node: &str) -> Result<Option<(KeyValue, i64)>, Fail> {
         let (key, created) = split(node);
@@ -235,10 +58,10 @@ impl EtcdServer {
             watch_id: 0,
         };
         let delay = if of_room { SOON } else { Duration::ZERO };
-        Box::pin(self.client.watch(create, delay))
+        Box::pin(self.client.watch(self.lease, create, delay))
     }
 
-    fn listed(&self, room: &str, found: &[KeyValue], revision: i64) -> Listed {
+    pub(super) fn listed(&self, room: &str, found: &[KeyValue], revision: i64) -> Listed {
         let every_change = room.ends_with(&format!("/{}/", names::PERMITS));
         let watch = match every_change {
             true => self.watch_permits(room, revision),
@@ -258,7 +81,7 @@ impl EtcdServer {
             start_revision: revision + 1,
             ..WatchCreate::default()
         };
-        Box::pin(self.client.watch(create, Duration::ZERO))
+        Box::pin(self.client.watch(self.lease, create, Duration::ZERO))
     }
 
     async fn semaphore_at(&self, base: &str) -> Result<Option<Fail>, Fail> {
@@ -280,7 +103,7 @@ impl EtcdServer {
     }
 
     /// What is stored: the data, and when it was stored first, by our clock: etcd keeps no time.
-    fn pack(&self, data: &[u8]) -> Vec<u8> {
+    pub(super) fn pack(&self, data: &[u8]) -> Vec<u8> {
         let now = self.clock.wall_time_of(self.clock.now());
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         [data, b"\n", since.as_millis().to_string().as_bytes()].concat()
@@ -300,10 +123,6 @@ fn unpack(value: &[u8]) -> (&[u8], Option<SystemTime>) {
         ),
         None => (value, None),
     }
-}
-
-fn revision(answer: &TxnResponse) -> i64 {
-    answer.header.as_ref().map_or(0, |header| header.revision)
 }
 
 #[async_trait]
@@ -345,68 +164,7 @@ impl Server for EtcdServer {
     }
 
     async fn make(&self, room: &str, new: &New<'_>, count: u32) -> Result<Made, Fail> {
-        let (key, value) = (names::key(self.lease, new, count), self.pack(new.data));
-        let (own, session) = (format!("{room}{key}"), self.session_key());
-        let mut alone = !new.waits && matches!(new.kind, Kind::Mutex | Kind::Write);
-        let made = loop {
-            self.fresh().await?;
-            let generation = self.generation.load(Ordering::Acquire);
-            let mut txn = Txn::new().if_new(&own).if_changed_at(&session, generation);
-            if alone {
-                txn = txn.if_none(room);
-            }
-            let txn = txn.put(&own, &value, self.lease).then(whole(room, true));
-            let txn = txn.otherwise(range(&own)).otherwise(range(&session));
-            let answer = self
-                .attempt(new.claim, txn.otherwise(whole(room, true)))
-                .await;
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(Trouble::Unknown(_)) => {
-                    self.move_on().await?;
-                    continue;
-                }
-                Err(Trouble::Busy(_)) => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-                Err(trouble) => return Err(trouble.into()),
-            };
-            let number = revision(&answer);
-            let mut found = ranges(&answer).into_iter();
-            if answer.succeeded {
-                let listed = self.listed(room, found.next().unwrap_or(&[]), number);
-                break (Some(number), listed);
-            }
-            let [own, session, others] = [(); 3].map(|()| found.next().unwrap_or(&[]));
-            let listed = self.listed(room, others, number);
-            if let [own] = own {
-                break (Some(own.create_revision), listed);
-            }
-            let [session] = session else {
-                self.life.over.cancel();
-                return Err(Fail::Over("the session's key was deleted".to_owned()));
-            };
-            if session.mod_revision != generation {
-                self.generation
-                    .store(session.mod_revision, Ordering::Release);
-            } else if listed.nodes.is_empty() {
-                // Keys that are no claims, of neighbours below the name.
-                alone = false;
-            } else {
-                break (None, listed);
-            }
-        };
-        drop(self.flights.lock().remove(&new.claim));
-        let (created, listed) = made;
-        Ok(Made {
-            names: created
-                .map(|created| node_name(&key, created))
-                .into_iter()
-                .collect(),
-            number: created.unwrap_or(0),
-            listed,
-        })
+        self.make_node(room, new, count).await
     }
 
     async fn clear(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
@@ -533,6 +291,7 @@ impl Server for EtcdServer {
                 range_end,
                 limit,
                 keys_only,
+                ..RangeRequest::default()
             };
             let (found, _) = self.range(page).await?;
             for one in &found {
@@ -579,28 +338,9 @@ impl Server for EtcdServer {
     }
 }
 
-impl From<Trouble> for Fail {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Dead(why) => Self::Over(why),
-            Trouble::Denied(why) => Self::Refused(ErrorKind::Denied, why),
-            trouble => Self::Refused(ErrorKind::Unavailable, trouble.to_string()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lease_has_a_third_more_than_its_claims_in_whole_seconds() {
-        let seconds = |ms| seconds_for(Duration::from_millis(ms));
-        assert_eq!(
-            [10_000, 6000, 3000, 2000, 250, 1].map(seconds),
-            [14, 8, 4, 3, 1, 1]
-        );
-    }
 
     #[test]
     fn a_value_is_its_data_again() {

@@ -2,7 +2,7 @@
 
 use super::client::proto::{
     Compare, DeleteRequest, KeyValue, Op, OpAnswer, PutRequest, RangeRequest, RequestOp, Target,
-    TxnRequest, TxnResponse,
+    TxnRequest, TxnResponse, WatchCreate,
 };
 use super::names;
 
@@ -110,7 +110,19 @@ pub(super) fn whole(start: &str, keys_only: bool) -> RangeRequest {
         key: start.into(),
         range_end: names::end(start.as_bytes()),
         keys_only,
-        limit: 0,
+        ..RangeRequest::default()
+    }
+}
+
+/// The key that was changed last, of those that are watched.
+pub(super) fn last_change(watch: &WatchCreate) -> RangeRequest {
+    RangeRequest {
+        key: watch.key.clone(),
+        range_end: watch.range_end.clone(),
+        limit: 1,
+        sort_order: 2,
+        sort_target: 3,
+        keys_only: true,
     }
 }
 

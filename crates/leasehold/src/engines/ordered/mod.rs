@@ -106,10 +106,10 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The names in use.
     async fn names(&self) -> Result<Vec<Name>, Fail>;
 
-    /// What was last written of evictions from a name.
+    /// The last trace of an eviction from a name.
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail>;
 
-    /// Writes who was evicted from a name, by whom and why.
+    /// Writes the trace of an eviction: the nodes, the evictor and the reason.
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail>;
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Rooms {
     pub(super) permits: Option<String>,
 }
 
-/// What a node stands for.
+/// The part that a node plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Mutex,

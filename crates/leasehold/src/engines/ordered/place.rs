@@ -27,7 +27,7 @@ pub(super) enum Found {
     Gone,
 }
 
-/// What a holder's own node says.
+/// The state of a holder's own node.
 pub(super) enum Own {
     There { asked: bool, watch: Watch },
     Gone,

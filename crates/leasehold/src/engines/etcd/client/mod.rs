@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::connection::Connection;
+pub(super) use self::connection::Connection;
 pub(super) use self::error::{Answer, Trouble};
 use self::proto::{
     Lease, LeaseGrant, LeaseId, RangeRequest, RangeResponse, TxnRequest, TxnResponse, WatchCreate,
@@ -152,10 +152,21 @@ impl Client {
     /// A change of keys after a revision; asked for after `delay`.
     pub(super) fn watch(
         &self,
+        owner: i64,
         create: WatchCreate,
         delay: Duration,
     ) -> impl Future<Output = ()> + Send + use<> {
-        watches::wait(self.watches.clone(), create, delay)
+        watches::wait(self.watches.clone(), owner, create, delay)
+    }
+
+    /// The watches of a lease's claims.
+    pub(super) fn watches_of(&self, owner: i64) -> Vec<WatchCreate> {
+        self.watches.of(owner)
+    }
+
+    /// Resolves a watch whose event is on its way.
+    pub(super) fn overtake(&self, watch: &WatchCreate) {
+        self.watches.overtake(watch.watch_id);
     }
 }
 
@@ -187,8 +198,11 @@ impl Supervisor {
     async fn first(&mut self) -> Answer<Connection> {
         let mut why = Vec::new();
         for _ in 0..self.config.hosts.len() {
+            let host = self.config.hosts[self.next % self.config.hosts.len()].clone();
             match self.open().await {
-                Err(Trouble::Unknown(trouble) | Trouble::Busy(trouble)) => why.push(trouble),
+                Err(Trouble::Unknown(trouble) | Trouble::Busy(trouble)) => {
+                    why.push(format!("{host}: {trouble}"));
+                }
                 answer => return answer,
             }
         }

@@ -33,6 +33,12 @@ pub(crate) struct RangeRequest {
     pub(crate) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(crate) limit: i64,
+    /// 2 is descending.
+    #[prost(int32, tag = "5")]
+    pub(crate) sort_order: i32,
+    /// 3 is the revision of the last change.
+    #[prost(int32, tag = "6")]
+    pub(crate) sort_target: i32,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
 }

@@ -16,11 +16,19 @@ pub(super) struct Watches(Shared<Table>);
 #[derive(Default)]
 struct Table {
     last: i64,
-    open: HashMap<i64, (WatchCreate, oneshot::Sender<()>)>,
+    open: HashMap<i64, Open>,
     /// The stream of the connection there is.
     stream: Option<mpsc::UnboundedSender<WatchRequest>>,
     /// No watch will ever be told of anything again.
     over: bool,
+}
+
+/// A watch that is open.
+struct Open {
+    /// The lease whose claim watches.
+    owner: i64,
+    create: WatchCreate,
+    fire: oneshot::Sender<()>,
 }
 
 impl Table {
@@ -40,8 +48,8 @@ impl Watches {
     pub(super) fn over(&self, stream: mpsc::UnboundedSender<WatchRequest>) {
         let mut table = self.0.lock();
         table.stream = Some(stream);
-        for (create, _) in table.open.values() {
-            table.send(WatchOp::Create(create.clone()));
+        for open in table.open.values() {
+            table.send(WatchOp::Create(open.create.clone()));
         }
     }
 
@@ -60,17 +68,33 @@ impl Watches {
             return;
         }
         let mut table = self.0.lock();
-        let Some((_, fire)) = table.open.remove(&answer.watch_id) else {
+        let Some(open) = table.open.remove(&answer.watch_id) else {
             return;
         };
-        let _ = fire.send(());
+        let _ = open.fire.send(());
         match answer.canceled {
             true => tracing::debug!(why = answer.cancel_reason, "the server ended a watch"),
             false => table.cancel(answer.watch_id),
         }
     }
 
-    fn begin(&self, mut create: WatchCreate) -> (i64, oneshot::Receiver<()>) {
+    /// The watches of a lease's claims.
+    pub(super) fn of(&self, owner: i64) -> Vec<WatchCreate> {
+        let table = self.0.lock();
+        let own = table.open.values().filter(|open| open.owner == owner);
+        own.map(|open| open.create.clone()).collect()
+    }
+
+    /// Resolves a watch whose event is on its way: a read has found the change.
+    pub(super) fn overtake(&self, id: i64) {
+        let mut table = self.0.lock();
+        if let Some(open) = table.open.remove(&id) {
+            let _ = open.fire.send(());
+            table.cancel(id);
+        }
+    }
+
+    fn begin(&self, owner: i64, mut create: WatchCreate) -> (i64, oneshot::Receiver<()>) {
         let (fire, fired) = oneshot::channel();
         let mut table = self.0.lock();
         table.last += 1;
@@ -78,7 +102,12 @@ impl Watches {
         create.watch_id = id;
         if !table.over {
             table.send(WatchOp::Create(create.clone()));
-            let _ = table.open.insert(id, (create, fire));
+            let open = Open {
+                owner,
+                create,
+                fire,
+            };
+            let _ = table.open.insert(id, open);
         }
         (id, fired)
     }
@@ -92,9 +121,9 @@ impl Watches {
 }
 
 /// Forgets a watch that is not waited for any more.
-struct Open(Arc<Watches>, i64);
+struct Waiting(Arc<Watches>, i64);
 
-impl Drop for Open {
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.forget(self.1);
     }
@@ -102,12 +131,12 @@ impl Drop for Open {
 
 /// Waits for the next change. The server is asked after `delay`: what happens meanwhile is not missed, and a wait that
 /// ends sooner costs no request.
-pub(super) async fn wait(watches: Arc<Watches>, create: WatchCreate, delay: Duration) {
+pub(super) async fn wait(watches: Arc<Watches>, owner: i64, create: WatchCreate, delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-    let (id, fired) = watches.begin(create);
-    let _open = Open(watches, id);
+    let (id, fired) = watches.begin(owner, create);
+    let _waiting = Waiting(watches, id);
     let _ = fired.await;
 }
 
@@ -142,11 +171,13 @@ mod tests {
         let watches = Arc::new(Watches::default());
         let (first, mut sent) = mpsc::unbounded_channel();
         watches.over(first);
-        let waits = tokio::spawn(wait(watches.clone(), create("a"), Duration::ZERO));
+        let waits = tokio::spawn(wait(watches.clone(), 5, create("a"), Duration::ZERO));
         let asked = sent.recv().await.unwrap();
         let (second, mut sent) = mpsc::unbounded_channel();
         watches.over(second);
         assert_eq!(sent.recv().await.unwrap(), asked);
+        assert_eq!(watches.of(5).len(), 1);
+        assert_eq!(watches.of(6).len(), 0);
         // Another answer changes nothing; a cancelled one resolves.
         watches.told(&event(9, false));
         watches.told(&WatchResponse {
@@ -163,15 +194,15 @@ mod tests {
         let watches = Arc::new(Watches::default());
         let (stream, mut sent) = mpsc::unbounded_channel();
         watches.over(stream);
-        let waits = tokio::spawn(wait(watches.clone(), create("a"), Duration::ZERO));
+        let waits = tokio::spawn(wait(watches.clone(), 5, create("a"), Duration::ZERO));
         let _ = sent.recv().await.unwrap();
         waits.abort();
         let cancel = sent.recv().await.unwrap().op;
         assert!(matches!(cancel, Some(WatchOp::Cancel(cancel)) if cancel.watch_id == 1));
-        let waits = tokio::spawn(wait(watches.clone(), create("b"), Duration::ZERO));
+        let waits = tokio::spawn(wait(watches.clone(), 5, create("b"), Duration::ZERO));
         let _ = sent.recv().await.unwrap();
         watches.end();
         waits.await.unwrap();
-        wait(watches, create("c"), Duration::ZERO).await;
+        wait(watches, 5, create("c"), Duration::ZERO).await;
     }
 }
