@@ -43,7 +43,7 @@ mod three {
 mod own {
     use super::*;
     use leasehold::engine::Query;
-    use leasehold::{ErrorKind, Options, State};
+    use leasehold::{ErrorKind, Options};
 
     /// A run on another version says which.
     #[test]
@@ -140,7 +140,7 @@ mod own {
         assert!(!format!("{client:?}").contains(ROOT_TOKEN));
     }
 
-    /// A client whose runtime has ended gets another session, and does not wait for ever.
+    /// A client whose runtime has ended refuses, and does not wait for ever.
     #[test]
     fn a_runtime_may_end() {
         let runtime = || {
@@ -156,7 +156,8 @@ mod own {
             tokio::time::timeout(Duration::from_secs(20), mutex.lock()).await
         };
         let answer = runtime().block_on(asked).expect("an answer");
-        assert_eq!(answer.expect("locked").state(), State::Valid);
+        let refused = answer.expect_err("its session is gone");
+        assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
     }
 
     /// A server that cannot be reached is said to be so, and where.

@@ -6,7 +6,7 @@ use crate::mutants::Mutant;
 pub(super) const CONSUL: &[Mutant] = &[
     mutant(
         "consul: a request that comes late makes its key",
-        "engines/consul/server.rs",
+        "engines/consul/gate.rs",
         "Op::CheckIndex(&gate, known),",
         "if PLANTED { Op::Get(&gate) } else { Op::CheckIndex(&gate, known) },",
         "test consul hazards::alone::a_request_that_comes_late_leaves_nothing",

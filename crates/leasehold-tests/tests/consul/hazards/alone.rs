@@ -152,9 +152,9 @@ async fn many_locks_share_a_few_connections() {
     for at in 0..200 {
         held.push(ours.mutex(format!("many-{at}")).lock().await.expect("free"));
     }
-    // Sixteen prefixes, and those that answer at once.
+    // Those that were ever made: each prefix has one that waits for its first name, and another once it has two.
     let connections = door.connections();
-    assert!(connections <= 16 + 24 + 8, "{connections} connections");
+    assert!(connections <= 100, "{connections} connections");
     assert!(held.iter().all(|guard| guard.state() == State::Valid));
 }
 

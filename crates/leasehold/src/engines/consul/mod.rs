@@ -2,9 +2,13 @@
 
 mod client;
 mod config;
+mod follow;
+mod gate;
+mod keys;
 mod names;
 mod server;
 mod session;
+mod stored;
 mod views;
 
 use std::sync::atomic::AtomicU64;

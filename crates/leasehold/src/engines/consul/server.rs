@@ -8,11 +8,13 @@ use async_trait::async_trait;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::Http;
-use super::client::kv::{Entry, Op};
+use super::client::kv::Op;
 use super::client::trouble::{Answer, Trouble};
-use super::names::{self, EVICTED, GATES, LINE, PERMITS, QUEUE};
+use super::follow::pause;
+use super::names::{self, EVICTED, LINE, PERMITS, QUEUE};
 use super::session::{Lease, ttl_for};
-use super::views::{Dir, Views, pause};
+use super::stored::{dir_of, nodes, room_node, unstamp};
+use super::views::{Dir, Views};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::clock::micros;
 use crate::engine::{Clock, Inbox};
@@ -30,13 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One Consul session.
 #[derive(Debug)]
 pub(super) struct ConsulServer {
-    http: Arc<Http>,
-    lease: Arc<Lease>,
-    views: Arc<Views>,
+    pub(super) http: Arc<Http>,
+    pub(super) lease: Arc<Lease>,
+    pub(super) views: Arc<Views>,
     /// The server's shortest TTL, in milliseconds, as far as it is known.
     floor: Arc<AtomicU64>,
     /// The number of the last change of the session's gate.
-    gate: AtomicU64,
+    pub(super) gate: AtomicU64,
     /// The session is over when its last user is gone.
     _over: DropGuard,
 }
@@ -75,7 +77,7 @@ impl ConsulServer {
     }
 
     /// Repeats a request until its outcome is certain, or the session is over. Only for requests that may be done twice.
-    async fn again<T, F>(&self, mut ask: impl FnMut() -> F) -> Answer<T>
+    pub(super) async fn again<T, F>(&self, mut ask: impl FnMut() -> F) -> Answer<T>
     where
         F: Future<Output = Answer<T>>,
     {
@@ -99,152 +101,16 @@ impl ConsulServer {
         }
     }
 
-    async fn unless_over<T>(&self, answer: impl Future<Output = Answer<T>>) -> Answer<T> {
+    pub(super) async fn unless_over<T>(
+        &self,
+        answer: impl Future<Output = Answer<T>>,
+    ) -> Answer<T> {
         tokio::select! {
             // Nothing is said of a session that is over: its watches have resolved, and would again.
             biased;
             () = self.lease.over.cancelled() => Err(Trouble::Dead("the session at Consul is over".to_owned())),
             answer = answer => answer,
         }
-    }
-
-    fn gate_key(&self) -> String {
-        format!("{}/{GATES}{}", self.http.config.prefix, self.lease.id)
-    }
-
-    /// Changes the session's gate. Requests to make keys that were sent before this, and whose outcome is not known, have
-    /// happened by now or never will: each of them names the change of the gate that it knew.
-    async fn move_gate(&self) -> Result<(), Fail> {
-        let key = self.gate_key();
-        let moved = self.again(|| {
-            // A value that is written again as it was is no change.
-            let value = rand::random::<u64>().to_string();
-            let (http, key, session) = (&self.http, &key, &self.lease.id);
-            async move {
-                http.txn(&[Op::Lock(key, 0, value.as_bytes(), session)])
-                    .await
-            }
-        });
-        let moved = moved.await?;
-        let number = moved.first().map_or(0, |entry| entry.modified);
-        let _ = self.gate.fetch_max(number, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Looks at the gate: it may have been moved, or be gone with the session. Not repeated.
-    async fn look_at_gate(&self) -> Result<(), Fail> {
-        let key = self.gate_key();
-        match self.http.key(&key).await? {
-            Some(gate) if gate.session == self.lease.id => {
-                let _ = self.gate.fetch_max(gate.modified, Ordering::AcqRel);
-                Ok(())
-            }
-            _ => {
-                self.lease.over.cancel();
-                Err(Fail::Over("Consul has ended the session".to_owned()))
-            }
-        }
-    }
-
-    /// The keys of a directory now.
-    async fn fresh(&self, dir: &str) -> Result<Arc<Dir>, Fail> {
-        let sent = self.views.sent();
-        let (entries, index) = self.again(|| self.http.tree(dir, None)).await?;
-        Ok(self.views.take(dir, entries, index, sent))
-    }
-
-    /// One key as it is known, or as it is now if it is not.
-    async fn find(&self, room: &str, node: &str) -> Result<Option<Entry>, Fail> {
-        let (dir, key) = (dir_of(room), format!("{room}{node}"));
-        if let Some(entry) = self
-            .views
-            .known(dir)
-            .and_then(|dir| dir.entries.get(&key).cloned())
-        {
-            return Ok(Some(entry));
-        }
-        Ok(self
-            .again(|| self.http.key(&key))
-            .await?
-            .filter(|entry| !entry.session.is_empty()))
-    }
-
-    fn listed(&self, room: &str, keys: &Dir) -> Listed {
-        let dir = dir_of(room);
-        let mut nodes = nodes(room, keys);
-        let others = [LINE, QUEUE, PERMITS].map(|other| format!("{dir}{other}"));
-        let others = others.iter().filter(|other| *other != room);
-        for other in others {
-            if keys
-                .entries
-                .values()
-                .any(|entry| names::node(other, entry).is_some())
-            {
-                nodes.push(Node {
-                    name: other.clone(),
-                    kind: Kind::Room,
-                    order: i64::MAX,
-                    claim: None,
-                    weight: 1,
-                });
-            }
-        }
-        // Permits that are given back are waited for; a line behind a holder is looked at with less hurry.
-        let urgent = room.ends_with(PERMITS);
-        Listed {
-            nodes,
-            watch: self.views.watch_room(dir, room, keys, urgent),
-        }
-    }
-
-    /// Writes a key that exists, with what `change` makes of its flags and value; none if it does not exist.
-    async fn rewrite(
-        &self,
-        key: &str,
-        flags: Option<u64>,
-        data: &[u8],
-    ) -> Result<Option<()>, Fail> {
-        loop {
-            let Some(old) = self.again(|| self.http.key(key)).await? else {
-                return Ok(None);
-            };
-            if old.session.is_empty() {
-                return Ok(None);
-            }
-            let (since, was) = unstamp(&old.value);
-            let flags = flags.unwrap_or(old.flags);
-            if flags == old.flags && was == data {
-                return Ok(Some(()));
-            }
-            let value = stamp(since, data);
-            // Bound to what was read: a request that comes late changes nothing, and makes no key.
-            let op = [Op::Cas(key, flags, &value, old.modified)];
-            match self.unless_over(self.http.txn(&op)).await {
-                Ok(_) => return Ok(Some(())),
-                Err(Trouble::Failed(..) | Trouble::Later(_) | Trouble::Unknown(_)) => {
-                    pause(0).await
-                }
-                Err(trouble) => return Err(trouble.into()),
-            }
-        }
-    }
-
-    /// Deletes a key; false if it did not exist.
-    async fn remove(&self, key: &str) -> Result<bool, Fail> {
-        let mut tries = 0;
-        let ops = [Op::Get(key), Op::Delete(key)];
-        let deleted = self.again(|| {
-            tries += 1;
-            self.http.txn(&ops)
-        });
-        let deleted = match deleted.await {
-            Ok(_) => true,
-            // The request whose answer was lost may have deleted it.
-            Err(Trouble::Failed(0, _)) => tries > 1,
-            Err(trouble) => return Err(trouble.into()),
-        };
-        self.views.forget(key);
-        Ok(deleted)
     }
 
     fn trace_key(&self, name: &Name) -> String {
@@ -312,63 +178,7 @@ impl Server for ConsulServer {
     }
 
     async fn make(&self, room: &str, new: &New<'_>, count: u32) -> Result<Made, Fail> {
-        if count > names::MOST {
-            let what = format!(
-                "{count} permits at once are too many: ask for at most {}",
-                names::MOST
-            );
-            return Err(Fail::Refused(ErrorKind::Invalid, what));
-        }
-        let (dir, name, gate) = (dir_of(room), names::node_name(new.claim), self.gate_key());
-        let (key, flags) = (format!("{room}{name}"), names::flags(new.kind, count));
-        let value = stamp(now(), new.data);
-        let mut failed = 0;
-        let (number, keys) = loop {
-            let (known, sent) = (self.gate.load(Ordering::Acquire), self.views.sent());
-            let ops = [
-                Op::CheckIndex(&gate, known),
-                Op::Lock(&key, flags, &value, &self.lease.id),
-                Op::GetTree(dir),
-            ];
-            match self.unless_over(self.http.txn(&ops)).await {
-                // The gate and the key, and then all keys.
-                Ok(entries) if entries.len() > 2 => {
-                    let number = entries[1].created;
-                    let keys = self.views.take(dir, entries[2..].to_vec(), number, sent);
-                    break (number, keys);
-                }
-                Ok(_) | Err(Trouble::Unknown(_)) => {
-                    self.move_gate().await?;
-                    let keys = self.fresh(dir).await?;
-                    let made = keys.entries.get(&key).map(|entry| entry.created);
-                    if let Some(number) = made {
-                        break (number, keys);
-                    }
-                }
-                Err(Trouble::Failed(0, _)) => match self.look_at_gate().await {
-                    Err(Fail::Over(why)) => return Err(Fail::Over(why)),
-                    _ => {}
-                },
-                Err(Trouble::Later(_)) => {}
-                Err(trouble) => {
-                    if let Trouble::Dead(_) = trouble {
-                        self.lease.over.cancel();
-                    }
-                    return Err(trouble.into());
-                }
-            }
-            failed += 1;
-            let paused = async {
-                pause(failed).await;
-                Ok(())
-            };
-            self.unless_over(paused).await?;
-        };
-        Ok(Made {
-            names: vec![name],
-            number: number_of(number)?,
-            listed: self.listed(room, &keys),
-        })
+        self.make_key(room, new, count).await
     }
 
     async fn clear(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
@@ -488,13 +298,7 @@ impl Server for ConsulServer {
         });
         if let (Some(apart), true) = (apart, room.ends_with(LINE)) {
             stored.push(Stored {
-                node: Node {
-                    name: apart.key.clone(),
-                    kind: Kind::Room,
-                    order: i64::MAX,
-                    claim: None,
-                    weight: 1,
-                },
+                node: room_node(&apart.key),
                 data: Vec::new(),
                 number: 0,
                 since: SystemTime::UNIX_EPOCH,
@@ -538,59 +342,5 @@ impl From<Trouble> for Fail {
             Trouble::Denied(why) => Self::Refused(ErrorKind::Denied, why),
             trouble => Self::Refused(ErrorKind::Unavailable, trouble.to_string()),
         }
-    }
-}
-
-/// The directory of a room: all but its last part.
-fn dir_of(room: &str) -> &str {
-    let end = room.trim_end_matches('/').rfind('/');
-    end.map_or("", |end| &room[..=end])
-}
-
-/// The claims of a room, in their order.
-fn nodes(room: &str, keys: &Dir) -> Vec<Node> {
-    let nodes = keys
-        .entries
-        .values()
-        .filter_map(|entry| names::node(room, entry));
-    let mut nodes: Vec<_> = nodes.collect();
-    nodes.sort_by_key(|node| node.order);
-    nodes
-}
-
-fn number_of(index: u64) -> Result<i64, Fail> {
-    let what = format!("Consul counts {index} changes, which is more than fences have room for");
-    i64::try_from(index).map_err(|_| Fail::Refused(ErrorKind::Unavailable, what))
-}
-
-fn now() -> u64 {
-    Clock::boot().wall() / 1_000
-}
-
-/// What is stored: when the claim came, in milliseconds of its process's clock, and its data. Consul keeps no times.
-fn stamp(since: u64, data: &[u8]) -> Vec<u8> {
-    let mut value = format!("{since}\n").into_bytes();
-    value.extend_from_slice(data);
-    value
-}
-
-fn unstamp(value: &[u8]) -> (u64, &[u8]) {
-    let stamped = || {
-        let end = value.iter().position(|byte| *byte == b'\n')?;
-        let since = std::str::from_utf8(&value[..end]).ok()?.parse().ok()?;
-        Some((since, &value[end + 1..]))
-    };
-    stamped().unwrap_or((0, value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_stored_is_read_again() {
-        assert_eq!(unstamp(&stamp(7, b"a\nb")), (7, &b"a\nb"[..]));
-        assert_eq!(unstamp(b"plain"), (0, &b"plain"[..]));
-        assert_eq!(dir_of("p/0/name/line/"), "p/0/name/");
     }
 }

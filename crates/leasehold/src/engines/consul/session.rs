@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::kv::{json_of, senseless};
 use super::client::trouble::{Answer, Trouble};
 use super::client::{Ask, Http};
-use super::views::pause;
+use super::follow::pause;
 use crate::clock::{Micros, micros};
 use crate::engine::{Clock, Event, Inbox};
 use crate::error::{Error, ErrorKind, Result, Step};
