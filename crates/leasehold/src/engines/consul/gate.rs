@@ -91,10 +91,11 @@ impl ConsulServer {
                         break (number, self.views.take(dir, entries, index, sent));
                     }
                 }
-                Err(Trouble::Failed(0, _)) => match self.look_at_gate().await {
-                    Err(Fail::Over(why)) => return Err(Fail::Over(why)),
-                    _ => {}
-                },
+                Err(Trouble::Failed(0, _)) => {
+                    if let Err(Fail::Over(why)) = self.look_at_gate().await {
+                        return Err(Fail::Over(why));
+                    }
+                }
                 Err(Trouble::Later(_)) => {}
                 Err(trouble) => {
                     if let Trouble::Dead(_) = trouble {

@@ -62,6 +62,7 @@ impl Lease {
     }
 
     /// Opens a session for claims of this lease. `floor` is the server's shortest TTL, as far as it is known, in milliseconds.
+    #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     pub(super) async fn open(
         http: &Arc<Http>,
         lease: Duration,

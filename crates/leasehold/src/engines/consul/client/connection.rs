@@ -42,6 +42,7 @@ pub(super) async fn connect(config: &Config, number: usize) -> io::Result<Sender
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
 async fn greet<S>(stream: S) -> io::Result<Sender>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
