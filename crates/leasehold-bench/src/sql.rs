@@ -1,4 +1,4 @@
-//! The databases beside the bare statements, and beside the lock that everybody writes first.
+//! The databases beside the bare statements, and beside the commonest lock made by hand.
 //!
 //! Each server commits to disk before it answers. The bare peer inserts and deletes a row with prepared statements on
 //! a connection of its own. The naive lock is a unique key: insert to lock, delete to unlock, and look again after
@@ -48,7 +48,7 @@ const KEPT: Pair = Pair {
     unlock: "UPDATE kept SET who = 0 WHERE k = 1 AND who = 7",
 };
 
-/// One locker, nobody else.
+/// One locker alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let runtime = one_thread()?;
     let goal = Goal::AtMost(1.2);
@@ -185,7 +185,7 @@ fn crowd(
     Ok(())
 }
 
-/// What a side met in all its runs.
+/// The counts of a side over all its runs.
 #[derive(Default)]
 struct Trouble {
     errors: u64,
@@ -253,7 +253,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
         }
         tokio::time::sleep(TIME).await;
         stop.store(true, Ordering::Relaxed);
-        // What is served while they finish does not count.
+        // Grants while they finish do not count.
         answer = (
             served.load(Ordering::Relaxed),
             troubles.load(Ordering::Relaxed),

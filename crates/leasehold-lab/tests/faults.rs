@@ -1,4 +1,4 @@
-//! How faults are put into a history: who is hit, and how long what nobody was told the end of can be in the way.
+//! How faults are put into a history: the processes that are hit, and how long a request without an end is in the way.
 
 use leasehold_lab::history::{Answer, Call, History, Hold, NEVER, Record, What, assemble};
 
@@ -43,7 +43,7 @@ fn only(records: Vec<Record>) -> (Hold, History) {
 }
 
 #[test]
-fn what_a_killed_process_did_after_the_stamp_is_no_hole() {
+fn acts_of_a_killed_process_after_the_stamp_are_no_hole() {
     let (hold, history) = only(vec![
         call(10, "w1.0/0", 1),
         granted(20, "w1.0/0", 1, 1_020),
@@ -55,7 +55,7 @@ fn what_a_killed_process_did_after_the_stamp_is_no_hole() {
 }
 
 #[test]
-fn a_cut_hits_whoever_works_there_and_nobody_else() {
+fn a_cut_hits_the_worker_there_and_no_other() {
     let cut = |who: &str| {
         let (hold, history) = only(vec![
             lab(5, What::Cut("w1".into())),
@@ -66,7 +66,7 @@ fn a_cut_hits_whoever_works_there_and_nobody_else() {
         assert!(history.faults.is_empty(), "others are not hit");
         (hold.hit, hold.free)
     };
-    // What it sent may arrive when the cut is over, and stays for a lease.
+    // Its requests may arrive when the cut is over, and stay for a lease.
     assert_eq!(cut("w1.3/2"), (true, 4_000));
     assert_eq!(cut("w10.0/0"), (false, 20 + BEAT + 1_000));
 }
@@ -109,7 +109,7 @@ fn a_fault_of_the_servers_may_cost_the_place_in_line() {
 }
 
 #[test]
-fn who_was_told_that_it_was_lost_may_be_in_the_way_for_a_beat_and_a_lease() {
+fn a_lost_claim_may_be_in_the_way_for_a_beat_and_a_lease() {
     let told = |held| {
         let released = What::Released { held, asked: false };
         only(vec![

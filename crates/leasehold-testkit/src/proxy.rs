@@ -20,7 +20,7 @@ pub enum Way {
     ToClient,
 }
 
-/// What happens to the bytes that go one way.
+/// The fate of the bytes that go one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
     /// They arrive.
@@ -53,9 +53,9 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
-    /// What a client says on the connection that is meant.
+    /// Words of a client by which a connection is chosen.
     words: Mutex<Vec<Vec<u8>>>,
-    /// What its clients are told of other servers' ports.
+    /// The ports of other servers as its clients are told them.
     told: Mutex<Option<Told>>,
 }
 
@@ -68,7 +68,7 @@ struct Plan {
     only: Only,
 }
 
-/// Whose messages are counted.
+/// The connections that a plan is for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Only {
     #[default]
@@ -100,7 +100,7 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// What happens one way from now on.
+    /// Sets the fate of one way from now on.
     pub fn set(&self, way: Way, fate: Fate) {
         self.change(|plan| {
             plan.fates[way as usize] = fate;
@@ -108,7 +108,7 @@ impl Proxy {
         });
     }
 
-    /// What happens both ways from now on.
+    /// Sets the fate of both ways from now on.
     pub fn set_both(&self, fate: Fate) {
         self.set(Way::ToServer, fate);
         self.set(Way::ToClient, fate);
@@ -188,7 +188,7 @@ impl Drop for Proxy {
 impl State {
     fn reset(&self) {
         for (_, stream) in lock(&self.open).drain(..) {
-            // Whatever is unread or unsent is thrown away, and the other side sees a reset.
+            // Unread and unsent bytes are thrown away, and the other side sees a reset.
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -215,7 +215,7 @@ impl State {
             if left == 0 {
                 plan.fates[way as usize] = fate;
                 if fate == Fate::Reset {
-                    // Once: whoever connects again is let through.
+                    // Once: the next connection is let through.
                     plan.fates[way as usize] = Fate::Pass;
                     drop(plan);
                     self.reset();

@@ -1,4 +1,4 @@
-//! Tests that stand once and run on every engine: what an engine needs for them is a [`Bed`].
+//! Tests that stand once and run on every engine: an engine needs a [`Bed`] for them.
 //!
 //! - [`edge`]: calls that arrive around the end of a dead holder's lease.
 //! - [`lost_answers`]: every operation, cut at each of its messages.

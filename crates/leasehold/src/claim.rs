@@ -128,7 +128,7 @@ macro_rules! random_id {
         }
 
         impl fmt::Debug for $name {
-            // Whoever knows an id can release what it stands for: logs get its first digits only.
+            // A process that knows an id can release its claim: logs get the first digits only.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:06x}…", self.0 >> 104)
             }
@@ -137,7 +137,7 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// Identifies one claim; whoever knows it can release the claim, so it stays out of logs.
+    /// Identifies one claim. A process that knows it can release the claim, so it stays out of logs.
     ClaimId
 }
 random_id! {
@@ -177,7 +177,7 @@ impl Hasher for IdHasher {
 pub struct Claim {
     /// Fresh for every attempt.
     pub id: ClaimId,
-    /// What is claimed.
+    /// The name that is claimed.
     pub name: Name,
     /// Weight and capacity.
     pub mode: Mode,

@@ -16,7 +16,8 @@ use crate::turns::{Terms, Turns};
 /// that the default: `file:` in this user's own directory.
 ///
 /// # Errors
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise what the engine says.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise those
+/// of the engine.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -29,7 +30,7 @@ pub async fn connect(url: &str) -> Result<Client> {
     Options::new().connect(url).await
 }
 
-/// What the engine of a URL promises, without reaching it.
+/// The guarantees of a URL's engine, without reaching it.
 ///
 /// # Errors
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands.
@@ -67,7 +68,7 @@ struct Inner {
     terms: Terms,
 }
 
-/// What a shutdown left behind.
+/// How a shutdown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
@@ -139,7 +140,7 @@ impl Client {
         Multi::new(&self.0.turns, names, self.0.terms.clone())
     }
 
-    /// What holds under which fault.
+    /// The verdict per fault, and what the engine can do.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -163,7 +164,7 @@ impl Client {
         self.0.engine.location()
     }
 
-    /// Who holds what and who waits, as it is now. Changes nothing.
+    /// The holders and the waiters, as they are now. Changes nothing.
     ///
     /// # Errors
     /// If the engine cannot be read.
@@ -181,8 +182,8 @@ impl Client {
         self.0.engine.inspect(query).await
     }
 
-    /// Takes a lock away from all who hold it, or from the holder of one fence; says how many lost it. They are
-    /// told, later fences are larger, and a trace of who and why is left.
+    /// Takes a lock away from all its holders, or from the holder of one fence; says how many lost it. They are
+    /// told, later fences are larger, and a trace of the eviction is left.
     ///
     /// # Errors
     /// If the engine cannot do it, or the name is not one.
@@ -205,7 +206,7 @@ impl Client {
         self.0.engine.evict(&name, fence, &self.0.who, why).await
     }
 
-    /// Asks all who hold a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
+    /// Asks all holders of a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
     /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
     ///
     /// # Errors
@@ -236,7 +237,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
     /// # Errors
-    /// If the engine could not be told that the session ends: what the session has then ends with its lease.
+    /// If the engine could not be told that the session ends: its claims then end with their lease.
     /// # Not promised
     /// Abandoned claims end in the engine no later than their lease, on some engines at once.
     ///
@@ -250,10 +251,10 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
-        let keeper = self.0.turns.keeper();
-        keeper.close();
+        let manager = self.0.turns.manager();
+        manager.close();
         self.0.turns.close();
-        let abandoned = keeper.drain(patience).await?;
+        let abandoned = manager.drain(patience).await?;
         Ok(Shutdown { abandoned })
     }
 

@@ -13,15 +13,15 @@
 //! | you want | take |
 //! |---|---|
 //! | one at a time | [`Mutex`] |
-//! | many who look, one who changes | [`RwLock`] |
+//! | many readers, one writer | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |
 //!
-//! # What is promised
+//! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
-//! lets anybody else in. If your process stands still it may still run one step before it looks: pass
+//! lets another holder in. If your process stands still it may still run one step before it looks: pass
 //! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
 //! the tests cite.
 //!

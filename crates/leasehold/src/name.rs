@@ -1,4 +1,4 @@
-//! What is locked.
+//! Names of locks.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Step};
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 512;
 
-/// What is locked: an opaque string of 1 to 512 bytes without control characters.
+/// The name of a lock: an opaque string of 1 to 512 bytes without control characters.
 ///
 /// Two names are the same lock only if they are the same bytes: case and Unicode normal form matter, and no
 /// character has a meaning. Every engine encodes names injectively.
@@ -30,7 +30,7 @@ pub struct Name {
     hash: u64,
 }
 
-/// Of this process, so that nobody can choose names that collide.
+/// Random in each process, so that no caller can choose names that collide.
 static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {

@@ -1,4 +1,4 @@
-//! What others may see, and what may reach a terminal.
+//! Secrets that other users must not see, and bytes that must not reach a terminal.
 
 use crate::common::Place;
 

@@ -1,4 +1,4 @@
-//! What the command says about how it is called, and the codes it exits with.
+//! Help, messages about wrong arguments, and exit codes.
 
 use crate::common::Place;
 

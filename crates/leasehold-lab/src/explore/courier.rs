@@ -34,7 +34,7 @@ pub struct Courier {
     judge: Judge,
 }
 
-/// What becomes of one call.
+/// The fate of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     None,
@@ -83,7 +83,7 @@ impl Courier {
         }
     }
 
-    /// What becomes of a call that speaks for this claim. Whatever goes wrong is noted as the cause of what follows.
+    /// The fate of a call that speaks for this claim. A loss is noted as the cause of its consequences.
     fn loss(&self, claim: Option<&Claim>) -> Loss {
         let outage = self.is_hit(|fate| matches!(fate, Fate::Outage(_)));
         let loss = match outage {
@@ -106,7 +106,7 @@ impl Courier {
         loss
     }
 
-    /// What becomes of a heartbeat, as far as it speaks for this claim.
+    /// The fate of a heartbeat, for this claim.
     fn beat_loss(&self, claim: &Claim) -> Loss {
         let sick =
             |fate| matches!(fate, Fate::Sick(name) if claim.name.as_str() == super::name(name));

@@ -40,7 +40,7 @@ fn number(name: &str) -> usize {
     name[1..].parse().unwrap_or_default()
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     /// The promise that was broken, if any was.
@@ -127,7 +127,7 @@ async fn play(
     Ok(())
 }
 
-/// What has ended by its lease is gone when the line is next used.
+/// Claims that have ended by their lease are gone when the line is next used.
 async fn touch(program: &Program, engine: &Memory) -> Outcome<()> {
     let session = engine
         .open(&Identity::of_this_process(), Inbox::new(|_| {}))

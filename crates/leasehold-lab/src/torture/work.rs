@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::history::Log;
 use crate::random::Random;
 
-/// What a worker process is told on its command line.
+/// The command line of a worker process.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// Where to lock.

@@ -1,4 +1,4 @@
-//! What must not change a verdict, and what can only make it worse.
+//! Changes that must not change a verdict, and changes that can only make it worse.
 
 use leasehold_lab::check::{Bounds, Demands, Promise, Verdict, judge};
 use leasehold_lab::history::{Answer, History, Hold, NEVER};

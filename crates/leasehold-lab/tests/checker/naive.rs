@@ -3,7 +3,7 @@
 use leasehold_lab::check::Bounds;
 use leasehold_lab::history::{Answer, Hold, NEVER};
 
-/// How many were told busy although nobody can have been in their way: looks at every instant.
+/// How many were told busy without a possible holder or waiter: looks at every instant.
 pub(crate) fn busy_for_nothing(holds: &[Hold]) -> u64 {
     let last = holds.iter().map(|hold| hold.got).max().unwrap_or(0);
     let possible = |hold: &&Hold| match hold.answer {
@@ -46,7 +46,7 @@ pub(crate) fn overtaken(holds: &[Hold], bounds: &Bounds) -> u64 {
     granted().filter(too_often).count() as u64
 }
 
-/// How many waited too long for a lock that nobody can have held: looks at every instant.
+/// How many waited too long for a lock without a possible holder: looks at every instant.
 pub(crate) fn stalled(holds: &[Hold], bounds: &Bounds) -> u64 {
     let since = |hold: &Hold| if hold.several { hold.call } else { hold.got };
     let taken = |t: u64| {

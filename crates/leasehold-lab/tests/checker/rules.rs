@@ -146,7 +146,7 @@ fn a_guard_ends_on_its_own_clock_while_its_process_stands_still() {
 
 /// A lock that is taken away in the instant in which it is re-entered.
 #[test]
-fn who_re_enters_at_the_end_was_inside() {
+fn re_entry_at_the_end_was_inside() {
     let taken = |t| {
         let (name, fence, since) = ("x".into(), 7, t);
         record(t, "lab", 0, What::Taken { name, fence, since })
@@ -168,7 +168,7 @@ fn who_re_enters_at_the_end_was_inside() {
 }
 
 #[test]
-fn who_re_enters_keeps_his_fence() {
+fn re_entry_keeps_the_fence() {
     let enter = |op, t, fence| {
         vec![
             record(t, "a", op, call(1, 1, 7)),

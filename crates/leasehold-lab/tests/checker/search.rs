@@ -6,7 +6,7 @@ use leasehold_lab::history::{Answer, Hold, NEVER};
 struct Step {
     call: u64,
     ret: u64,
-    /// A step whose answer nobody saw need not have happened.
+    /// A step without a seen answer need not have happened.
     must: bool,
     does: Does,
 }
@@ -79,7 +79,7 @@ pub(crate) fn explains(holds: &[Hold], tries: bool) -> bool {
 struct Search {
     steps: Vec<Step>,
     capacity: u64,
-    /// The sets of steps from which there is no way on. What is taken follows from the set.
+    /// The sets of steps from which there is no way on. The weight taken follows from the set.
     seen: Vec<u64>,
 }
 

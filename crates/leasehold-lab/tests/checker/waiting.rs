@@ -1,4 +1,4 @@
-//! The rules about who is in line, one by one.
+//! The rules about requests in line, one by one.
 
 use leasehold_lab::check::Promise;
 use leasehold_lab::history::{Call, Record, What};
@@ -23,12 +23,12 @@ fn told_busy(t: u64, capacity: u32) -> Vec<Record> {
 }
 
 #[test]
-fn busy_is_told_only_if_somebody_is_there() {
+fn busy_is_told_only_if_a_request_is_there() {
     let tries = |t| told_busy(t, 1);
     let held = || hold("a", 1, [10, 20, 30, 40], 1);
     assert_broken([held(), tries(25)].concat(), &[]);
     assert_broken([held(), tries(60)].concat(), &[Promise::ToldOutcome]);
-    // Somebody stood in line, and failed later.
+    // A request stood in line, and failed later.
     let stood = vec![
         record(50, "c", 1, call(1, 1, 0)),
         record(70, "c", 1, What::Failed { perhaps: false }),
@@ -57,7 +57,7 @@ fn assert_in_the_way_until(last: u64, of: &[Record]) {
 
 /// A beat under way when a claim is let go may be heard a third of the lease later, and the release may be lost.
 #[test]
-fn what_was_let_go_may_have_a_beat_under_way() {
+fn a_released_claim_may_have_a_beat_under_way() {
     let cancelled = [(10, call(1, 1, 0)), (40, What::Cancelled)];
     let cancelled = cancelled.map(|(t, what)| record(t, "a", 1, what));
     let (heard, kept) = (40 + 333, 1_000);
@@ -66,7 +66,7 @@ fn what_was_let_go_may_have_a_beat_under_way() {
     let told = |held| What::Released { held, asked: true };
     let lost = [(40, What::Lost), (41, What::Release), (42, told(false))];
     assert_in_the_way_until(heard + kept, &held_and(&lost));
-    // Nobody beats for what the engine has taken back, nor for the dead.
+    // No heartbeat is sent for a claim that the engine has taken back, nor for the dead.
     assert_in_the_way_until(42, &held_and(&[(40, What::Release), (42, told(true))]));
     let died = vec![record(40, "lab", 0, What::Crashed("a".into()))];
     assert_in_the_way_until(40 + kept, &[held_and(&[]), died].concat());
@@ -90,7 +90,7 @@ fn a_beat_under_way_may_stand_still() {
 }
 
 #[test]
-fn nobody_passes_who_is_about_to_get_several() {
+fn no_request_passes_one_for_several_permits() {
     let tries = |t| told_busy(t, 3);
     let two = || {
         let mut two = hold("a", 1, [10, 20, 30, 40], 1);
@@ -102,7 +102,7 @@ fn nobody_passes_who_is_about_to_get_several() {
 }
 
 #[test]
-fn a_free_lock_keeps_somebody_waiting() {
+fn a_free_lock_keeps_a_request_waiting() {
     assert_broken(
         [
             hold("a", 1, [10, 20, 30, 40], 1),
@@ -148,9 +148,9 @@ fn a_free_lock_keeps_somebody_waiting() {
     assert_broken(vec![left], &[Promise::Progress]);
 }
 
-/// Who is cut off while it waits may hold without knowing, lose that, join again and fail.
+/// A request that is cut off while it waits may hold without knowing, lose that, join again and fail.
 #[test]
-fn who_was_cut_off_in_line_may_have_held() {
+fn a_request_cut_off_in_line_may_have_held() {
     let with = |cut: Vec<Record>| {
         let waited = vec![
             record(35, "c", 1, call(1, 1, 0)),
@@ -170,9 +170,9 @@ fn who_was_cut_off_in_line_may_have_held() {
     assert_broken(with(Vec::new()), &[Promise::Progress]);
 }
 
-/// Who asks for several names has the first while the next is asked for, and is told of neither before that is over.
+/// A request for several names has the first while the next is asked for, and is told of neither before that is over.
 #[test]
-fn who_asks_for_several_may_have_held() {
+fn a_request_for_several_may_have_held() {
     let with = |several| {
         let What::Call(call) = call(1, 1, 0) else {
             unreachable!("it is a call")

@@ -203,7 +203,7 @@ impl Etcd {
         done.expect("etcdctl is not installed: run scripts/servers etcd")
     }
 
-    /// What `etcdctl` answers.
+    /// The answer of `etcdctl`.
     ///
     /// # Panics
     /// If it fails.
@@ -268,7 +268,7 @@ pub struct Cluster {
     pub members: Vec<Etcd>,
     /// Before each member, for clients; none if they connect directly.
     pub doors: Vec<Proxy>,
-    /// What each member is reached by, by the others.
+    /// Before each member, for the other members.
     links: Vec<Proxy>,
 }
 
@@ -334,14 +334,14 @@ impl Cluster {
         format!("etcd://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// What the others send to a member does not arrive any more, nor what it answers. What it sends by itself does:
+    /// Requests to a member do not arrive any more, nor do its answers. Its own requests do:
     /// followers and the leader speak over connections of either side, so a leader that is cut off like this loses its
     /// majority, and a follower its leader.
     pub fn isolate(&self, member: usize) {
         self.links[member].set_both(Fate::Hold);
     }
 
-    /// What was held back arrives, and everything after it.
+    /// Messages that were held back arrive, and all later ones.
     pub fn heal(&self, member: usize) {
         self.links[member].set_both(Fate::Pass);
     }

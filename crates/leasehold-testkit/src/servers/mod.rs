@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Below the ports that the system gives to whoever connects, by ten thousand: a node of a Redis cluster takes the port
+/// Below the ports that the system gives to connections, by ten thousand: a node of a Redis cluster takes the port
 /// that is so much higher, too.
 const LOWEST: u16 = 12_000;
 const PORTS: u32 = 10_000;
 
-/// A port that nobody uses now, and that no connection takes before the server has started. Each call gives another.
+/// A free port, which no connection takes before the server has started. Each call gives another.
 ///
 /// # Panics
 /// If there is none.
@@ -66,7 +66,7 @@ const GUARD: &str =
     r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
 
 impl Running {
-    /// Starts a program of a Debian package; what it says goes to a file in `dir`.
+    /// Starts a program of a Debian package; its output goes to a file in `dir`.
     ///
     /// # Panics
     /// If it is not installed.
@@ -115,7 +115,7 @@ impl Running {
         }
     }
 
-    /// What the server said so far.
+    /// The server's output so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

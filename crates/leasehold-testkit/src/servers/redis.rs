@@ -83,7 +83,7 @@ impl Redis {
         wall.stop_at(micros.cast_signed(), step.cast_signed());
     }
 
-    /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
+    /// A server that speaks TLS only. [`ca`](Self::ca) is the authority to trust.
     pub fn tls() -> Self {
         let home = directory();
         certificates(home.path());
@@ -158,7 +158,7 @@ impl Redis {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         self.running
             .as_ref()
@@ -183,7 +183,7 @@ impl Redis {
         format!("redis+unix://{}/socket", self.home.path().display())
     }
 
-    /// Whom to trust to trust it.
+    /// The authority to trust.
     pub fn ca(&self) -> PathBuf {
         self.home.path().join("ca.crt")
     }

@@ -1,4 +1,4 @@
-//! What the documentation says is what the code says.
+//! The documentation agrees with the code.
 
 use std::path::{Path, PathBuf};
 

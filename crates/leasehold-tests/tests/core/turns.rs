@@ -101,14 +101,14 @@ async fn a_try_finds_no_grant_that_only_lingers_in_its_way() {
     // Another lease, every task for itself: no turn at what lingers, and no wait for it.
     let strict = w.a.rwlock("x").strict();
     assert!(strict.try_write().await.unwrap().is_some());
-    // What a minimum hold keeps is kept for all.
+    // A minimum hold keeps every process out.
     let held = w.a.mutex("y").min_hold(LEASE);
     assert!(held.lock().await.unwrap().release().await.is_ok());
     assert!(w.a.mutex("y").try_lock().await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
+async fn a_wait_of_another_mode_does_not_wait_for_lingering_grants() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let lock = w.a.rwlock("x").linger(LEASE * 10);
@@ -119,7 +119,7 @@ async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_task_could_use_does_not_linger() {
+async fn a_grant_that_no_task_could_use_does_not_linger() {
     let w = World::new().await;
     let permits = w.a.semaphore("s", 3).linger(LEASE * 10);
     assert!(

@@ -1,4 +1,4 @@
-//! What the shared tests need of etcd.
+//! The beds of etcd.
 
 use std::sync::OnceLock;
 use std::time::Duration;

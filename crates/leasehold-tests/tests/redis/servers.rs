@@ -47,7 +47,7 @@ async fn a_failover_that_lost_the_lock_is_told_and_fences_grow() {
     let url = servers.url();
     let (lease, name, s) = (Duration::from_secs(30), fresh_name(), subject(&url));
     let (a, b) = (client(&url, lease).await, client(&url, lease).await);
-    // What the replicas do not hear, the next master does not know.
+    // The next master does not know of writes that the replicas do not hear.
     servers.nodes[1].pause(true);
     servers.nodes[2].pause(true);
     let _ = servers.nodes[0].cli("CLIENT KILL TYPE replica");

@@ -61,7 +61,7 @@ fn start_all(url: &str, lease_ms: u32, processes: u64) -> Vec<Process> {
     lockers
 }
 
-/// A dead holder's lock passes on after its lease, to whoever waits in another process.
+/// A dead holder's lock passes on after its lease, to the waiter in another process.
 fn dead_holder(url: &str) {
     let (mut holder, mut waiter) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock dead"));
@@ -142,7 +142,7 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
-/// What a role that watches the server reads of a claim and its release names no id.
+/// A role that watches the server reads no id in the statements of a claim and its release.
 #[test]
 fn ids_are_bound() {
     let server = Postgres::start();
@@ -163,7 +163,7 @@ fn ids_are_bound() {
     }
 }
 
-/// Many who begin at the same moment on an empty database all find whole tables.
+/// Many clients that begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
     drop(start_all(url, 5_000, 6));
 }
@@ -172,7 +172,7 @@ fn begin_at_once(url: &str) {
 fn all_may_begin_at_once() {
     begin_at_once(&MariaDb::start().url());
     begin_at_once(&Postgres::start().url());
-    // The change to WAL cannot wait for others who make it, so that is tried on many new files.
+    // The change to WAL cannot wait for other clients that make it, so that is tried on many new files.
     for _ in 0..20 {
         let (_dir, url) = sqlite();
         begin_at_once(&url);
@@ -248,7 +248,7 @@ fn a_killed_server_comes_back_with_every_lock() {
     assert!(fence(&other.ask("lock x")) > first);
 }
 
-/// A server that says nothing for longer than the lease: the holder is told before anybody else can get in.
+/// A server that says nothing for longer than the lease: the holder is told before another holder can get in.
 #[test]
 fn a_silent_server_ends_in_a_loss_that_is_told() {
     let server = MariaDb::start();

@@ -1,4 +1,4 @@
-//! What the tests of the databases share.
+//! Shared by the tests of the databases.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Other roles of the same database: what they create, send or read must not become code, grants or losses of ours.
+//! Other roles of the same database: their tables and messages must not become code, grants or losses of ours.
 
 use leasehold::ErrorKind;
 use leasehold_testkit::servers::mariadb::MariaDb;
@@ -10,7 +10,7 @@ async fn refused(url: &str) -> String {
     error.to_string()
 }
 
-/// A server on which `mallory` may create in the schema that everybody uses.
+/// A server on which `mallory` may create in the schema that every client uses.
 fn with_mallory() -> Postgres {
     let server = Postgres::start();
     let _ = server.sql(
@@ -59,7 +59,7 @@ async fn tables_planted_by_another_role_are_refused() {
             }
         }
         nothing_ran(&server);
-        // What the error advises.
+        // The error advises this.
         let _ = server.sql("CREATE SCHEMA locks AUTHORIZATION app");
         let url = server.url().replace("lab@", "app@");
         let client = leasehold::connect(&format!("{url}?prefix=locks.leasehold_")).await;
@@ -189,7 +189,7 @@ async fn forged_notifications_are_not_believed() {
     let _ = held.release().await.expect("released");
     let guard = waits.await.expect("no panic").expect("granted");
     assert!(guard.fence() > fence && guard.fence().get() < 1 << 53);
-    // What is true arrives as fast as before.
+    // A true message arrives as fast as before.
     let evicted = holder.evict("x", None, "true").await.expect("evicted");
     assert_eq!(evicted, 1);
     let why = guard.lost().await;

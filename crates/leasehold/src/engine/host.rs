@@ -15,7 +15,9 @@ impl Host {
     /// `redis://app:hunter2` it is a password.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or("a [ without its ]")?,
+            Some(rest) => rest
+                .split_once(']')
+                .ok_or("a host has a [ without its ]: write [IPV6] or [IPV6]:PORT")?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         if name.is_empty() {
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_is_not_repeated() {
+    fn a_wrong_port_is_not_repeated() {
         for text in [
             "",
             ":1",

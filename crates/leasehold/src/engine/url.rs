@@ -61,7 +61,7 @@ impl Url {
             None => ("", place),
         };
         let names_hosts = schemes::names_hosts(&scheme);
-        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        // The text after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
         let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
         if misplaced && (names_hosts || !authority.is_empty()) {
             return Err(bad(MISPLACED.to_owned()));
@@ -172,7 +172,7 @@ impl Params {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that the engine did not take.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.
@@ -216,7 +216,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.

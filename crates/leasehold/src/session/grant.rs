@@ -31,10 +31,10 @@ pub enum State {
     Lost,
 }
 
-/// Who wants to know when something about a grant changed.
-pub(crate) trait Home: Send + Sync {
-    /// The grant is wanted, lost, or its parking time is over: look at it again.
-    fn look(&self, grant: &Arc<Grant>);
+/// Hears what changes about grants.
+pub(crate) trait GrantObserver: Send + Sync {
+    /// The grant is wanted, lost, or its parking time is over.
+    fn grant_changed(&self, grant: &Arc<Grant>);
 }
 
 /// The engine's yes to one claim, shared by all turns that use it.
@@ -50,9 +50,9 @@ pub(crate) struct Grant {
     until: AtomicU64,
     unsure: AtomicBool,
     lost: OnceLock<Ended>,
-    // Made only when somebody asks: most guards are released before anybody does.
+    // Made on the first call: most guards are released without one.
     token: OnceLock<CancellationToken>,
-    /// Cancelled when somebody asks for the lock to be given up.
+    /// Cancelled when the holder is asked to release.
     asked: OnceLock<CancellationToken>,
     /// How long the engine keeps it after the last word it heard.
     pub(crate) kept: Duration,
@@ -88,7 +88,7 @@ impl Grant {
         Arc::new(self.claim.clone())
     }
 
-    /// The fence of the next turn, while there are any. Asked for under the lock of its home: by one at a time.
+    /// The fence of the next turn, while there are any. Asked for under the lock of its queue: by one at a time.
     pub(crate) fn next_fence(&self) -> Option<Fence> {
         let turn = self.turns.load(Ordering::Relaxed);
         if turn >= self.block {
@@ -111,12 +111,12 @@ impl Grant {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Whether somebody else waits; says what it was before.
+    /// Sets whether another process waits; answers what it was before.
     pub(crate) fn set_wanted(&self, wanted: bool) -> bool {
         self.wanted.swap(wanted, Ordering::AcqRel)
     }
 
-    /// Cancelled once somebody has asked for the lock.
+    /// Cancelled once the holder was asked to release.
     pub(crate) fn asked(&self) -> &CancellationToken {
         self.asked.get_or_init(CancellationToken::new)
     }
@@ -147,7 +147,7 @@ impl Grant {
         }
     }
 
-    /// Tells everybody that it is lost, once.
+    /// Tells the guards that it is lost, once.
     pub(crate) fn lose(&self, why: Ended) {
         if self.lost.set(why).is_ok()
             && let Some(token) = self.token.get()
@@ -156,7 +156,7 @@ impl Grant {
         }
     }
 
-    /// Looks at the clock: the lease ends whether or not anybody ran to notice.
+    /// Looks at the clock: the lease ends whether or not a task ran to notice.
     pub(crate) fn state(&self) -> State {
         if self.lost.get().is_some() {
             return State::Lost;
@@ -215,7 +215,7 @@ impl Grant {
     }
 }
 
-/// What is taken off a lease on our side, so that a loss is told before the engine lets anybody else in: clocks
+/// The part of a lease that we do not use, so that a loss is told before the engine lets another holder in: clocks
 /// that run apart by up to 2 %, and the time it takes to tell.
 pub(crate) fn validity(sent: Micros, lease: Duration) -> Micros {
     let lease = micros(lease);

@@ -1,6 +1,6 @@
 //! Every history of a few clients on one line, with messages delayed, lost and repeated and clients that fall silent.
 //!
-//! What is checked is what the clients see: the windows in which they trust their grants never overlap, and a
+//! The checks are on the side of the clients: the windows in which they trust their grants never overlap, and a
 //! resource that checks fences takes no write of an older grant after one of a younger. Clients that count their
 //! trust wrongly must be caught, or the model proves nothing.
 
@@ -143,7 +143,7 @@ const RESOURCE: &str = "no write of an older grant after one of a younger";
 const PUSHED: &str = "a push reaches a waiter after the holder fell silent";
 const REFUSED: &str = "the resource refuses a late write";
 const DOWNGRADED: &str = "a reader beside a writer that became one";
-const SERVED: &str = "everybody is served and leaves";
+const SERVED: &str = "every client is served and leaves";
 
 fn in_order(state: &State) -> bool {
     let line = &state.line;
@@ -253,7 +253,7 @@ fn a_semaphore_of_two() {
 }
 
 #[test]
-fn everybody_is_served_without_faults() {
+fn every_client_is_served_without_faults() {
     for modes in [
         vec![Mode::Mutex; 3],
         vec![Mode::Read, Mode::Write, Mode::Read],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use leasehold::engine::{ClaimId, Held, Mode, SessionId, Standing};
 use leasehold::line::{Ask, Change, Line, Moment, What};
 
-/// What may happen, and how much of it.
+/// The actions that may happen, and how often.
 #[derive(Clone)]
 pub(crate) struct World {
     /// One claim per client.
@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) end: u64,
     /// How many heartbeats each client may send.
     pub(crate) beats: u8,
-    /// How many messages may be under way; what comes on top is lost.
+    /// How many messages may be under way; further ones are lost.
     pub(crate) room: usize,
     /// Whether messages may be lost, and clients fall silent.
     pub(crate) faults: bool,
@@ -137,7 +137,7 @@ impl World {
         client.phase == Phase::Asking && client.fence.is_some() && in_time
     }
 
-    /// What a client believes to hold, as a weight.
+    /// The weight that a client believes to hold.
     pub(crate) fn weight(&self, state: &State, who: usize) -> u64 {
         match state.clients[who].downgraded {
             true => u64::from(Mode::Read.weight()),
@@ -182,7 +182,7 @@ impl World {
         match word {
             Word::Claim => client.phase = Phase::Asking,
             Word::Heartbeat => client.beats += 1,
-            // What it gives up it gives up before it says so.
+            // A client gives up its right to write before it says so.
             Word::Downgrade => client.downgraded = true,
             Word::Release => client.phase = Phase::Over,
         }
@@ -222,7 +222,6 @@ impl World {
         }
     }
 
-    /// Somebody lets the line look at its clock.
     pub(crate) fn sweep(&self, state: &mut State) {
         let before = held(&state.line);
         let changes = state.line.sweep(moment(state));
@@ -261,7 +260,7 @@ impl World {
         }
     }
 
-    /// Notes the grants that were made, and pushes those that nobody asked for.
+    /// Notes the grants that were made, and pushes those that no client asked for.
     fn tell(&self, state: &mut State, before: &[(ClaimId, u64)], changes: Vec<Change>) {
         let now = held(&state.line).into_iter();
         let new = now.filter(|grant| !before.contains(grant));
@@ -364,7 +363,6 @@ impl Message {
     }
 }
 
-/// Who holds, and by which fence.
 fn held(line: &Line) -> Vec<(ClaimId, u64)> {
     let holders = line.holders();
     let held = holders.filter_map(|place| Some((place.id, place.fence?.get())));

@@ -65,13 +65,13 @@ fn excluded(world: &World, state: &State) -> bool {
 }
 
 const EXCLUSION: &str = "the windows of trust do not overlap";
-const FENCES: &str = "who begins after a grant has a larger fence";
+const FENCES: &str = "a claim that begins after a grant has a larger fence";
 const UNIQUE: &str = "no two grants have the same fence";
 const RESOURCE: &str = "no write of a holder after one of the next";
 const BOTH: &str = "both are granted";
 const REFUSED: &str = "the resource refuses a late write";
 
-/// What the engine does, with clocks that are right and nodes that keep what they know.
+/// The engine's protocol, with clocks that are right and nodes that keep their memory.
 const OURS: World = World {
     end: 2,
     jumps: 0,

@@ -10,7 +10,7 @@ pub(crate) const LEASE: u8 = 2;
 /// How far fences that follow the clock move with each tick; more than there can be grants in one.
 const PER_TICK: u8 = 8;
 
-/// What may happen, and which protocol is followed.
+/// The actions that may happen, and the protocol that is followed.
 #[derive(Clone)]
 pub(crate) struct World {
     /// The last moment.
@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) gate: Gate,
 }
 
-/// What happens to the largest fence of the majority before the lock is told to be held.
+/// The use of the majority's largest fence before the lock is told to be held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
     /// Nothing.
@@ -40,7 +40,7 @@ pub(crate) enum Second {
     Confirmed,
 }
 
-/// What the resource does with fences.
+/// The resource's check of fences.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
@@ -62,7 +62,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
-    /// Who holds, and until when by this node's clock.
+    /// The holder, and until when by this node's clock.
     holder: Option<(usize, u8)>,
     /// The last fence it gave out or was told.
     last: u8,
@@ -325,7 +325,7 @@ impl World {
                 if client.writes < 2 - who as u8 && self.trusts(state, who) {
                     actions.push(Action::Write(who));
                 }
-                // Who releases has heard of its writes: late ones are those of a holder that stood still.
+                // A holder releases after its writes were answered: late ones are those of a holder that stood still.
                 if client.under_way == 0 {
                     actions.push(Action::Release(who));
                 }

@@ -19,7 +19,7 @@ pub struct Ask {
     pub id: AskId,
     /// Of which client.
     pub client: usize,
-    /// Of whom.
+    /// The owner.
     pub who: Who,
     /// For which names.
     pub names: Vec<usize>,
@@ -35,7 +35,7 @@ pub struct Ask {
     stamps: u64,
     /// The largest fence of each name whose turn was over when this began.
     pub(super) ended: Vec<u64>,
-    /// What the same holder had when this began: its id and fence.
+    /// The outer hold of the same holder when this began: its id and fence.
     pub(super) outer: Option<(u64, u64)>,
 }
 
@@ -145,7 +145,7 @@ impl State {
         names.iter().map(|name| self.lines[*name].stamp).sum()
     }
 
-    /// What was asked for may be in the way for as long as it takes to give it back.
+    /// A request may be in the way for as long as its release takes.
     fn cools(&mut self, ask: &Ask) {
         let min_hold = ask.terms.min_hold.as_micros() as u64;
         let until = self.now() + self.slack() + min_hold;

@@ -1,4 +1,4 @@
-//! What has to hold when a turn begins.
+//! Invariants at the beginning of a turn.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl State {
         self.holds.iter().find(twin).map(|twin| twin.terms).or(last)
     }
 
-    /// What has to hold for a turn that begins, valid.
+    /// Invariants of a turn that begins, valid.
     pub(super) fn see_turn(&mut self, ask: &Ask, hold: &Hold, again: bool) {
         let (now, line) = (self.now(), &self.lines[hold.name]);
         let outer = ask.outer.filter(|(id, _)| {

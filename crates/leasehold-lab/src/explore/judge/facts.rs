@@ -1,4 +1,4 @@
-//! What the engine said of each claim, and what of it reached the client.
+//! The engine's answers about each claim, and which of them reached the client.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Fact {
     pub(super) turns: u64,
     /// When the last turn ended.
     pub(super) idle: Option<Micros>,
-    /// Until when it is kept for nobody.
+    /// Until when it is kept although no task uses it.
     pub(super) kept: Micros,
     /// Whether a turn asked for it to be kept for its client.
     pub(super) lingers: bool,
@@ -270,7 +270,7 @@ impl State {
                 || self.lives[fact.client].closing.is_some();
             let lease = fact.lease.as_micros() as u64;
             let expired = fact.fixed && fact.granted.is_some_and(|granted| now >= granted + lease);
-            // What was not renewed ends by itself.
+            // A claim that was not renewed ends by itself.
             let over = over || expired || fact.troubled || !self.near(fact.lease);
             !over && now > due + AT_ONCE && !used() && !asked()
         };

@@ -1,4 +1,4 @@
-//! What has to hold for the guards that there are, at every step.
+//! Invariants of the guards, at every step.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl State {
         }
     }
 
-    /// What a fixed lease may be shorter by on our side.
+    /// How much shorter a fixed lease may be on our side.
     pub(super) fn tolerance(&self, lease: Duration) -> Duration {
         lease / 20 + Duration::from_millis(10) + Duration::from_micros(self.prompt())
     }

@@ -12,9 +12,9 @@ use leasehold::engine::Micros;
 
 use super::faults::FaultKind;
 
-/// Servers of ours. What goes wrong with them is a panic, as it is in the test kit.
+/// Servers of ours. An error of theirs is a panic, as it is in the test kit.
 pub(super) trait Servers: std::fmt::Debug + Send {
-    /// What to connect to, straight.
+    /// The URL without a proxy.
     fn url(&self) -> String;
 
     /// The ports that workers reach through proxies of their own.

@@ -1,4 +1,4 @@
-//! What etcd makes of leases, logins, names and kinds.
+//! Leases, logins, names and kinds in etcd.
 
 use super::*;
 use leasehold::engine::{Query, Url};

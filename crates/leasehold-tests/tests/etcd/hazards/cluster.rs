@@ -128,3 +128,51 @@ async fn a_holder_at_a_minority_member_is_told_before_the_majority_lets_another_
         .await;
     }
 }
+
+/// A claim is asked of a member that stands still; the client goes on at another one, takes the lock there and gives it
+/// back. The first request, once its member wakes up, must not take the lock again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_was_given_up_takes_no_lock_later() {
+    let cluster = Cluster::start();
+    let leads = cluster.leads();
+    let frozen = (leads + 1) % 3;
+    let lease = LONG * 3;
+    let other = patient(&cluster.url_of(&[leads]), lease).await;
+    for round in 0..6 {
+        let name = format!("ghost-{round}");
+        // A client that is at the member which is going to stand still.
+        let ours = until("a client at that member", async || {
+            let url = cluster.url_of(&[frozen, leads]);
+            let client = patient(&url, lease).await;
+            cluster.members[frozen].pause();
+            let tried = tokio::time::timeout(LEASE / 4, client.mutex("where").try_lock()).await;
+            match tried {
+                Err(_) => Ok(client),
+                Ok(_) => {
+                    cluster.members[frozen].resume();
+                    cluster.members[frozen].ready();
+                    Err("at the other one".to_owned())
+                }
+            }
+        })
+        .await;
+        let guard = soon("locked", ours.mutex(&name).lock()).await;
+        let guard = guard.expect("locked at another member");
+        let released = guard.release().await.expect("released");
+        assert_eq!(released, Released::Released);
+        cluster.members[frozen].resume();
+        cluster.members[frozen].ready();
+        for name in [&*name, "where"] {
+            line(&other, name, 0, 0).await;
+            let free = soon("free", other.mutex(name).lock()).await;
+            let free = free.expect("free").release().await;
+            assert_eq!(free.expect("released"), Released::Released);
+        }
+        let left = cluster.members[leads].keys("locks/");
+        let left: Vec<_> = left
+            .iter()
+            .filter(|key| !key.contains("%sessions"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}

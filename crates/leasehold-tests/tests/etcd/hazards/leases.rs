@@ -91,6 +91,34 @@ async fn a_waiter_whose_lease_is_revoked_joins_again() {
     line(&other, "w", 0, 0).await;
 }
 
+/// The key of a waiter is deleted by hand: the waiter stands in line again at once, and not only when its turn comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_key_is_deleted_joins_again() {
+    let server = Etcd::start();
+    let (ours, other) = (
+        patient(&server.url(), LONG * 3).await,
+        patient(&server.url(), LONG * 3).await,
+    );
+    let held = other.mutex("w").lock().await.expect("free");
+    let mine = server.keys("locks/w/");
+    let next = waiter(&ours, "w");
+    line(&other, "w", 1, 1).await;
+    let keys = server.keys("locks/w/");
+    let waits = keys.iter().find(|key| !mine.contains(key));
+    let waits = waits.expect("a waiter");
+    let (clock, before) = (Clock::boot(), Clock::boot().now());
+    let _ = server.say(&["del", waits]);
+    line(&other, "w", 1, 1).await;
+    let took = Duration::from_micros(clock.now() - before);
+    assert!(
+        took < LONG / 2,
+        "again in line after {took:?}, before a heartbeat"
+    );
+    assert!(!server.keys("locks/w/").contains(waits), "under a new id");
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    drop(granted(next).await);
+}
+
 /// A key that is deleted by hand is told to its holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_deleted_by_hand_are_told() {

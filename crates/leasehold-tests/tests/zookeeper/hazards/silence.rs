@@ -1,8 +1,8 @@
-//! Who cannot be heard: holders, waiters and servers that stand still.
+//! Silence: holders, waiters and servers that stand still.
 
 use super::*;
 
-/// The holder cannot be heard: it says so itself before anybody else is let in.
+/// The holder cannot be heard: it says so itself before another holder is let in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_is_told_before_the_lock_passes_on() {
     let server = ZooKeeper::start();
@@ -33,7 +33,7 @@ async fn a_partition_is_told_before_the_lock_passes_on() {
     }
 }
 
-/// A frozen server lets nobody in, and the holder does not trust it longer than its lease.
+/// A frozen server grants no claim, and the holder does not trust it longer than its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_server_is_not_trusted() {
     let server = ZooKeeper::start();
@@ -58,7 +58,7 @@ async fn a_short_freeze_loses_nothing() {
     server.pause();
     let other = ours.mutex("another");
     let answered = tokio::time::timeout(LEASE / 5, other.lock()).await;
-    assert!(answered.is_err(), "a frozen server answers nobody");
+    assert!(answered.is_err(), "a frozen server answers no client");
     server.resume();
     is(&guard, State::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
@@ -83,7 +83,7 @@ async fn a_session_that_ends_while_waiting_joins_again() {
     line(&direct, "w", 0, 0).await;
 }
 
-/// A node was made, its answer never came, and its session ended: whoever asks again gets a node of the new session.
+/// A node was made, its answer never came, and its session ended: the next request gets a node of the new session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_an_older_session_is_never_ours() {
     let server = ZooKeeper::start();

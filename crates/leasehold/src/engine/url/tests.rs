@@ -41,7 +41,7 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// What is shown of a URL, whether it can be read and opened or not.
+/// The printed form of a URL, whether it can be read and opened or not.
 fn shown(text: &str) -> String {
     let mut shown = match Url::parse(text) {
         Ok(url) => format!("{url} {url:?} {:?}", url.params()),
@@ -91,7 +91,7 @@ proptest! {
         prop_assert!(!shown(&text).contains("hunter2"), "{text}: {}", shown(&text));
     }
 
-    /// Whatever the text is, it is read or refused.
+    /// Every text is read or refused.
     #[test]
     fn any_text_is_taken(text in "(redis:|redlock:|zookeeper:|postgres:|mysql:)?\\PC{0,40}") {
         if let Ok(url) = Url::parse(&text) {

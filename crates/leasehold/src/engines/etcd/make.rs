@@ -49,10 +49,8 @@ impl EtcdServer {
         let (created, listed) = loop {
             self.fresh().await?;
             let generation = self.generation.load(Ordering::Acquire);
-            match self
-                .attempt(new.claim, self.creation(&wanted, generation))
-                .await
-            {
+            let asked = self.attempt(new.claim, &wanted, generation);
+            match asked.await {
                 Ok(answer) => match self.outcome(&wanted, generation, &answer)? {
                     Outcome::Made(created, listed) => break (Some(created), listed),
                     // Keys that are no claims, of neighbours below the name.
@@ -61,7 +59,7 @@ impl EtcdServer {
                     Outcome::Nothing => {}
                 },
                 // It may still be done: not after this.
-                Err(Trouble::Unknown(_)) => self.move_on().await?,
+                Err(Trouble::Unknown(_)) => self.move_on(generation).await?,
                 Err(Trouble::Busy(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(trouble) => return Err(trouble.into()),
             }
@@ -125,18 +123,24 @@ impl EtcdServer {
         clippy::disallowed_methods,
         reason = "an answer that its caller does not wait for any more is needed"
     )]
-    pub(super) async fn attempt(&self, claim: ClaimId, txn: Txn) -> Answer<TxnResponse> {
+    async fn attempt(
+        &self,
+        claim: ClaimId,
+        wanted: &Wanted<'_>,
+        generation: i64,
+    ) -> Answer<TxnResponse> {
+        let connection = self.judged(self.client.up().await)?;
+        let request = self.creation(wanted, generation).request();
         let flight = self.flights.lock().entry(claim).or_default().clone();
         let mut doubt = flight.lock_owned().await;
-        let client = self.client.clone();
         let asked = tokio::spawn(async move {
-            let connection = client.up().await?;
-            *doubt = true;
-            let answer = connection.txn(txn.request()).await;
-            *doubt = matches!(answer, Err(Trouble::Unknown(_)));
+            *doubt = Some(generation);
+            let answer = connection.txn(request).await;
+            let lost = matches!(answer, Err(Trouble::Unknown(_)));
+            *doubt = lost.then_some(generation);
             answer
         });
-        let lost = |_| Trouble::Dead("the runtime has ended".to_owned());
-        self.judged(asked.await.map_err(lost).flatten())
+        let ended = |_| Trouble::Dead("the runtime has ended".to_owned());
+        self.judged(asked.await.map_err(ended).flatten())
     }
 }

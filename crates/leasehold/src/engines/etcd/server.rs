@@ -62,6 +62,7 @@ impl EtcdServer {
     }
 
     pub(super) fn listed(&self, room: &str, found: &[KeyValue], revision: i64) -> Listed {
+        let _ = self.seen.fetch_max(revision, Ordering::AcqRel);
         let every_change = room.ends_with(&format!("/{}/", names::PERMITS));
         let watch = match every_change {
             true => self.watch_permits(room, revision),
@@ -152,7 +153,7 @@ impl Server for EtcdServer {
     }
 
     async fn ready(&self) -> Result<(), Fail> {
-        Ok(self.client.up().await.map(drop)?)
+        Ok(self.client.heard().await?)
     }
 
     async fn prove(&self) -> Result<(), Fail> {
@@ -170,9 +171,9 @@ impl Server for EtcdServer {
     async fn clear(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
         let flight = self.flights.lock().remove(&claim);
         if let Some(flight) = flight
-            && *flight.lock().await
+            && let Some(generation) = *flight.lock().await
         {
-            self.move_on().await?;
+            self.move_on(generation).await?;
         }
         let (found, _) = self.range(whole(room, true)).await?;
         let mut there = false;
@@ -195,6 +196,11 @@ impl Server for EtcdServer {
         };
         let watch = self.watch(format!("{room}{}", split(node).0), false, revision);
         Ok(Some((unpack(&found.value).0.to_vec(), watch)))
+    }
+
+    fn watch_own(&self, room: &str, node: &str) -> Option<Watch> {
+        let key = format!("{room}{}", split(node).0);
+        Some(self.watch(key, false, self.seen.load(Ordering::Acquire)))
     }
 
     async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail> {

@@ -34,8 +34,11 @@ pub(super) struct EtcdServer {
     /// The revision of the session's key. A request to make a node is done only while this is true at the server: once
     /// it was moved, one that is still under way comes to nothing.
     pub(super) generation: AtomicI64,
-    /// The requests to make nodes that are under way or in doubt.
-    pub(super) flights: Shared<HashMap<ClaimId, Arc<tokio::sync::Mutex<bool>>>>,
+    moving: tokio::sync::Mutex<()>,
+    /// The newest revision in which a room was listed.
+    pub(super) seen: AtomicI64,
+    /// The requests to make nodes that are under way, or whose answers were lost, with their generations.
+    pub(super) flights: Shared<HashMap<ClaimId, Arc<tokio::sync::Mutex<Option<i64>>>>>,
     pub(super) life: Life,
     _open: DropGuard,
 }
@@ -77,11 +80,13 @@ impl EtcdServer {
             clock,
             proved: AtomicU64::new(sent),
             generation: AtomicI64::new(0),
+            moving: tokio::sync::Mutex::default(),
+            seen: AtomicI64::new(0),
             flights: Shared::default(),
             _open: life.closing.clone().drop_guard(),
             life,
         };
-        server.move_on().await.map_err(failed)?;
+        server.move_on(0).await.map_err(failed)?;
         Ok(Arc::new(server))
     }
 
@@ -89,8 +94,13 @@ impl EtcdServer {
         format!("{}{SESSIONS}/{:x}", self.prefix, self.lease)
     }
 
-    /// Moves the generation: requests to make nodes that are still under way will do nothing.
-    pub(super) async fn move_on(&self) -> Answer<()> {
+    /// Moves on from a generation: requests of that generation to make nodes, and older ones, will do nothing from now on.
+    /// One write does for all of them.
+    pub(super) async fn move_on(&self, from: i64) -> Answer<()> {
+        let _one_at_a_time = self.moving.lock().await;
+        if self.generation.load(Ordering::Acquire) != from {
+            return Ok(());
+        }
         let (key, lease) = (self.session_key(), self.lease);
         let moved = self.txn(|| Txn::new().put(&key, b"", lease)).await?;
         self.generation.store(revision(&moved), Ordering::Release);

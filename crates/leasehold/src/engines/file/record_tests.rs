@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of the record being written, the state is the one before it or the new one.
+//! Any damage to the bytes of the record being written leaves the state before it or the new one.
 
 use proptest::prelude::*;
 
@@ -182,7 +182,7 @@ fn small_states_stay_in_the_first_page() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn a_written_record_is_read(
         claims in 0_usize..64, last in 1_u64..i64::MAX as u64, sequence in 0..u64::MAX, boot: BootId, name in "\\PC{1,100}",
     ) {
         let (name, line) = (Name::new(name).unwrap(), line(claims, last));

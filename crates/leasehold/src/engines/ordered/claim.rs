@@ -141,7 +141,7 @@ struct Life<'a, D: Deployment> {
     ahead: Option<Watch>,
     /// The next change of the line.
     behind: Option<Watch>,
-    /// The next change of a holder's own node, once it has held for a while.
+    /// The end of a waiter's own node; the next change of a holder's, once it has held for a while.
     own: Option<Watch>,
     standing: Standing,
     /// When to look at a holder's node, and at the claims behind it.
@@ -214,17 +214,23 @@ impl<'a, D: Deployment> Life<'a, D> {
         tokio::select! {
             // Watches first: a command that follows an event finds the event taken in.
             biased;
-            () = fired(&mut self.ahead), if !held => {
-                self.ahead = None;
-                let found = self.place.look().await?;
-                self.take(found, true).await
-            }
-            () = fired(&mut self.own), if held => self.look_at_own().await,
+            () = fired(&mut self.ahead), if !held => self.look_again().await,
+            () = fired(&mut self.own) => match held {
+                true => self.look_at_own().await,
+                false => self.look_again().await,
+            },
             () = fired(&mut self.behind), if held && !wanted => self.look_behind().await,
             command = commands.recv() => self.obey(command).await,
             () = over.cancelled() => Ok(Some(End::Ended(Ended::Expired))),
             () = self.core.clock.sleep_until(wake) => self.on_time().await,
         }
+    }
+
+    /// Looks where a waiter stands now.
+    async fn look_again(&mut self) -> Result<Option<End>, Fail> {
+        (self.ahead, self.own) = (None, None);
+        let found = self.place.look().await?;
+        self.take(found, true).await
     }
 
     /// Takes in where the claim stands now.
@@ -239,11 +245,13 @@ impl<'a, D: Deployment> Life<'a, D> {
                 behind,
             } => {
                 (self.ahead, self.behind) = (Some(watch), behind);
+                self.own = self.place.watch_own();
                 let look_again = lease;
                 self.standing = Standing::Waiting { ahead, look_again };
             }
             Found::Held { wanted, behind } => {
-                self.behind = behind;
+                // A request to give the lock up may have come while the claim waited: its node is read soon.
+                (self.own, self.behind) = (None, behind);
                 let held = Held {
                     fence: fence(self.place.number)?,
                     block: FENCE_BLOCK,

@@ -86,6 +86,12 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The data of a node and a watch for its change or deletion; none if the node does not exist.
     async fn read(&self, room: &str, node: &str) -> Result<Option<(Vec<u8>, Watch)>, Fail>;
 
+    /// A watch for the end of a waiter's own node, which was in the last list, where the server tells of it for little.
+    /// Otherwise the waiter finds out when its turn comes.
+    fn watch_own(&self, _room: &str, _node: &str) -> Option<Watch> {
+        None
+    }
+
     /// Writes the data of a node; false if the node does not exist.
     async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail>;
 
@@ -106,10 +112,10 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The names in use.
     async fn names(&self) -> Result<Vec<Name>, Fail>;
 
-    /// What was last written of evictions from a name.
+    /// The last trace of an eviction from a name.
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail>;
 
-    /// Writes who was evicted from a name, by whom and why.
+    /// Writes the trace of an eviction: the nodes, the evictor and the reason.
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail>;
 }
 
@@ -134,7 +140,7 @@ pub(super) struct Rooms {
     pub(super) permits: Option<String>,
 }
 
-/// What a node stands for.
+/// The part that a node plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Mutex,

@@ -27,7 +27,7 @@ pub(super) enum Found {
     Gone,
 }
 
-/// What a holder's own node says.
+/// The state of a holder's own node.
 pub(super) enum Own {
     There { asked: bool, watch: Watch },
     Gone,
@@ -225,6 +225,12 @@ impl<S: Server> Place<S> {
             (Some(room), Some(permit)) => Some((room, permit)),
             _ => Some((&self.rooms.line, self.node.as_deref()?)),
         }
+    }
+
+    /// A watch for the end of a waiter's node.
+    pub(super) fn watch_own(&self) -> Option<Watch> {
+        let (room, node) = self.own()?;
+        self.server.watch_own(room, node)
     }
 
     /// Reads and watches a holder's node. A request to give the lock up is overwritten by our data, so that `status`

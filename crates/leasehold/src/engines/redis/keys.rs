@@ -66,7 +66,7 @@ impl Keys {
         (self.line(&name) == key).then_some(name)
     }
 
-    /// What every line's key looks like, as a pattern.
+    /// A pattern that the keys of all lines match.
     pub(super) fn pattern(&self) -> String {
         let escaped = self.prefix.chars().flat_map(|c| {
             let special = matches!(c, '*' | '?' | '[' | ']' | '\\');
@@ -135,7 +135,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What each byte does to it.
+/// The remainder of every byte.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut at = 0;

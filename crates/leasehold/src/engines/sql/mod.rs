@@ -287,6 +287,6 @@ impl Engine for Sql {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn server(engine: &'static str, verdicts: [Verdict; 6]) -> Guarantees {
     Guarantees::new(engine, Level::L2, verdicts)
-        .scope("everybody who uses the same database and prefix")
+        .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }

@@ -24,14 +24,15 @@ use tonic::Streaming;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
-use tonic_prost::ProstCodec;
 use tower_service::Service;
 
+use super::codec::Small;
 use super::error::{Answer, Trouble};
 use super::proto::{
     Authenticate, Lease, LeaseId, RangeRequest, RangeResponse, Token, TxnRequest, TxnResponse,
     WatchRequest, WatchResponse,
 };
+use super::quiet::Traffic;
 use crate::engine::Host;
 use crate::engines::etcd::config::Config;
 use crate::sync::Shared;
@@ -70,6 +71,7 @@ pub(in crate::engines::etcd) struct Connection {
     patience: Duration,
     beating: mpsc::UnboundedSender<LeaseId>,
     beats: Arc<Beats>,
+    traffic: Arc<Traffic>,
     pub(super) watching: mpsc::UnboundedSender<WatchRequest>,
     /// The term of the cluster in the last answer that a majority stood behind.
     pub(in crate::engines::etcd) term: AtomicU64,
@@ -106,6 +108,7 @@ impl Connection {
             patience,
             beating,
             beats: Arc::default(),
+            traffic: Arc::default(),
             watching,
             term: AtomicU64::new(0),
             lost,
@@ -172,14 +175,24 @@ impl Connection {
     {
         let (mut grpc, request) = (self.grpc.clone(), self.request(message));
         let path = PathAndQuery::from_static(path);
-        let asked = grpc.unary(request, path, ProstCodec::default());
+        let under_way = self.traffic.begin();
+        let asked = grpc.unary(request, path, Small::default());
         let answer = self.within_patience(asked).await?;
+        under_way.answered();
         let answer = answer.map(tonic::Response::into_inner);
         let answer = answer.map_err(Trouble::from);
         if let Err(Trouble::Unknown(why)) = &answer {
             self.give_up(why);
         }
         answer
+    }
+
+    /// Waits while the member is quiet; false once the connection is lost.
+    pub(super) async fn is_heard(&self) -> bool {
+        tokio::select! {
+            () = self.traffic.heard() => !self.lost.is_cancelled(),
+            () = self.lost.cancelled() => false,
+        }
     }
 
     async fn within_patience<T: Send>(&self, asked: impl Future<Output = T> + Send) -> Answer<T> {
@@ -240,7 +253,7 @@ impl Connection {
         let (mut grpc, lost) = (self.grpc.clone(), self.lost.clone());
         let reading = async move {
             let path = PathAndQuery::from_static(path);
-            let opened = grpc.streaming(request, path, ProstCodec::default()).await?;
+            let opened = grpc.streaming(request, path, Small::default()).await?;
             let mut answers: Streaming<A> = opened.into_inner();
             while let Some(answer) = answers.message().await? {
                 told(answer);

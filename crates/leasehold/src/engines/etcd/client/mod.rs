@@ -1,8 +1,10 @@
 //! A client of etcd: one connection at a time, to one member, and another one when it is lost.
 
+mod codec;
 mod connection;
 mod error;
 pub(super) mod proto;
+mod quiet;
 mod watches;
 
 use std::future::Future;
@@ -43,9 +45,10 @@ enum Line {
     Down,
 }
 
-/// How long an answer may take, for leases like this: short enough to ask another member before the lease is over.
+/// How long an answer may take, for leases like this: short enough to ask another member before the lease is over, and not
+/// so short that a busy machine loses the connection of all of its locks.
 fn patience(lease: Duration) -> Duration {
-    (lease / 3).clamp(Duration::from_secs(1), Duration::from_secs(5))
+    (lease / 3).clamp(Duration::from_secs(3), Duration::from_secs(5))
 }
 
 impl Client {
@@ -100,6 +103,15 @@ impl Client {
             () = self.ended.cancelled() => Err(over()),
             up = up => up.ok_or_else(over),
         }
+    }
+
+    /// Waits for a connection to a member that answers.
+    pub(super) async fn heard(&self) -> Answer<()> {
+        while !self.up().await?.is_heard().await {
+            // The next connection is on its way.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     /// Repeats a request until its outcome is certain. Only for requests that may be done twice.
@@ -260,7 +272,7 @@ impl Supervisor {
             }
             // Not all clients of a cluster come back at one moment.
             tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+            pause = (pause * 2).min(Duration::from_millis(250));
         }
     }
 }

@@ -142,7 +142,10 @@ impl Cluster {
             .await?
             .list()?;
         if ranges.is_empty() {
-            return Err(Trouble::Down("it knows of no slots".to_owned()).from(member));
+            return Err(Trouble::Down(
+                "the server knows of no slots: is it a member of a cluster?".to_owned(),
+            )
+            .from(member));
         }
         ranges
             .into_iter()
@@ -156,7 +159,7 @@ fn read(range: Reply, asked: &Address) -> Result<Range, Trouble> {
     let mut next = move || {
         words
             .next()
-            .ok_or_else(|| Trouble::strange("a short range"))
+            .ok_or_else(|| Trouble::strange("a range of slots with too few fields"))
     };
     let (first, last) = (next()?.number()?, next()?.number()?);
     let mut node = next()?.list()?.into_iter();

@@ -24,7 +24,7 @@ pub(super) enum Op {
     CloseSession = -11,
 }
 
-/// What a server tells of a node besides its data.
+/// `Stat`: the server's record about a node besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engines::zookeeper) struct Stat {
     /// The zxid of the change that made the node.
@@ -208,7 +208,7 @@ pub(super) struct Frames {
     pub(super) cap: usize,
 }
 
-/// xid, zxid and error code: what an answer begins with.
+/// The head of an answer: xid, zxid and error code.
 const HEADER: usize = 16;
 
 /// Room for what is read at once.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever bytes arrive, in whatever pieces, no parser panics and none keeps more than the cap.
+        /// No bytes, in any pieces, make a parser panic or keep more than the cap.
         #[test]
         fn any_bytes_are_survived(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)) {
             let mut frames = Frames::new(256);

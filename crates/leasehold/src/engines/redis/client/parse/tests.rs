@@ -101,13 +101,13 @@ fn a_frame_is_bounded_however_it_is_nested() {
     assert!(in_pieces(bytes.as_bytes(), 16 * 1024).is_err());
 }
 
-/// What a parser makes of the first thing in these bytes.
+/// The first value in these bytes.
 fn read(bytes: &[u8]) -> Result<Option<(Said, usize)>, Trouble> {
     let (length, said) = Parser::default().read(bytes)?;
     Ok(said.map(|said| (said, length)))
 }
 
-/// What a parser makes of bytes that come in pieces of so many.
+/// The values in bytes that come in pieces of so many.
 fn in_pieces(bytes: &[u8], piece: usize) -> Result<Vec<Said>, Trouble> {
     let (mut parser, mut buffer, mut all) = (Parser::default(), Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
@@ -178,7 +178,7 @@ proptest! {
         prop_assert_eq!(in_pieces(&bytes, piece), Ok(said));
     }
 
-    /// Whatever comes, it is read, refused or waited for.
+    /// Any bytes are read, refused or waited for.
     #[test]
     fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200), piece in 1..40usize) {
         let _ = in_pieces(&bytes, piece);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::answer::within;
 use super::grant::Grant;
-use super::keeper::{Keeper, patience};
+use super::manager::{Manager, patience};
 use super::reaper::Open;
+use super::timeout::within;
 use crate::engine::{Ended, Release};
 use crate::error::{Error, ErrorKind, Result, Step};
 
-impl Keeper {
+impl Manager {
     /// Gives a grant back and says whether it was still ours. The caller has just looked at its state.
-    pub(crate) async fn give_back(&self, grant: &Arc<Grant>) -> Result<Release> {
+    pub(crate) async fn release(&self, grant: &Arc<Grant>) -> Result<Release> {
         // Counted before it leaves the table, so that a shutdown waits for it.
         let _open = Open::new(&*self.reaper.progress);
         if grant.why_lost().is_some() {
@@ -25,7 +25,7 @@ impl Keeper {
         let call = self.session.release(claim, grant.turns());
         let answer = within(patience(claim), call).await;
         let answer = answer.unwrap_or_else(|| {
-            let what = "no answer within the lease";
+            let what = "the engine gave no answer within the lease";
             let error = Error::new(ErrorKind::TimedOut, Step::Release, what);
             Err(error.on(self.engine).perhaps())
         });
@@ -46,17 +46,17 @@ impl Keeper {
     }
 
     pub(super) fn reap(&self, grant: &Grant) {
-        self.reaper.give_back(grant.claim(), grant.turns());
+        self.reaper.release(grant.claim(), grant.turns());
     }
 }
 
 /// A release under way. Dropping it leaves the rest to the reaper.
-struct Backup<'a>(Option<(&'a Keeper, &'a Arc<Grant>)>);
+struct Backup<'a>(Option<(&'a Manager, &'a Arc<Grant>)>);
 
 impl Drop for Backup<'_> {
     fn drop(&mut self) {
-        if let Some((keeper, grant)) = self.0.take() {
-            keeper.reap(grant);
+        if let Some((manager, grant)) = self.0.take() {
+            manager.reap(grant);
         }
     }
 }

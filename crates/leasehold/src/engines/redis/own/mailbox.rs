@@ -1,15 +1,14 @@
-//! What the sessions of one process hear from the servers: one subscription for all of them.
+//! Messages of the servers to the sessions of one process: one subscription for all of them.
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 
+use super::super::keys::{claim_id, session_id};
 use super::answer::held;
-use super::keys::{claim_id, session_id};
 use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::{Ended, Event, Inbox};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// Whom to tell what.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     sessions: Shared<ById<SessionId, Inbox>>,
@@ -36,14 +35,14 @@ impl Mailbox {
         }
     }
 
-    /// Tells what a message says. One that makes no sense is left out: the next heartbeat tells the same.
+    /// Tells the content of a message. One in another format is left out: the next heartbeat tells the same.
     pub(super) fn heard(&self, message: &[u8]) {
         let Ok(message) = std::str::from_utf8(message) else {
             return;
         };
         for line in message.lines() {
             let Some((session, event)) = read(line) else {
-                tracing::debug!("a message that makes no sense");
+                tracing::debug!("a message that no script of this version sends is ignored");
                 continue;
             };
             let inbox = self.sessions.lock().get(&session).cloned();
@@ -89,14 +88,9 @@ fn event<'a>(
     })
 }
 
-/// What those who are evicted are told.
-pub(super) fn eviction(by: &str, why: &str) -> String {
-    let text = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    format!("{} {}", text(by), text(why))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::super::words::eviction;
     use super::*;
 
     #[test]

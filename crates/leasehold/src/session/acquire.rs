@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::answer::within;
 use super::grant::Grant;
-use super::keeper::{Keeper, patience};
+use super::manager::{Manager, patience};
 use super::table::{Confirmed, Entry, News, Phase, Told};
+use super::timeout::within;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Held, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 
-impl Keeper {
+impl Manager {
     /// Asks the engine, and waits if the claim waits; none if a try found no room. Dropped at any await, it leaves at
     /// most one release behind. `confirmed` follows what the engine says of the wait.
-    pub(crate) async fn ask(
+    pub(crate) async fn acquire(
         &self,
         mut claim: Claim,
         keep_alive: bool,
@@ -74,7 +74,7 @@ impl Keeper {
             Standing::Held(held) => self.answered(claim, sent, Ok(held)),
             Standing::Waiting { look_again, .. } => self.answered(claim, sent, Err(look_again)),
         };
-        let down = || Told::Ended(Ended::Down("the client is gone".to_owned()));
+        let down = || Told::Ended(Ended::Down("the client was dropped".to_owned()));
         match answered {
             Ok(told) => Ok(told),
             Err(wait) => Ok(wait.await.unwrap_or_else(|_| down())),
@@ -133,7 +133,7 @@ impl Keeper {
         Error::new(
             ErrorKind::TimedOut,
             Step::Claim,
-            "the answer did not come within the lease",
+            "the engine gave no answer within the lease",
         )
         .on(self.engine)
         .of(&claim.name)
@@ -163,7 +163,7 @@ impl Keeper {
         }
         let _ = table.insert(claim.id, entry);
         Ok(Armed {
-            keeper: self,
+            manager: self,
             claim: Some(Arc::new(claim.clone())),
         })
     }
@@ -171,7 +171,7 @@ impl Keeper {
 
 /// A claim that may be in the engine's line. Dropping it takes the claim out of the line, in the background.
 struct Armed<'a> {
-    keeper: &'a Keeper,
+    manager: &'a Manager,
     claim: Option<Arc<Claim>>,
 }
 
@@ -192,7 +192,7 @@ impl Armed<'_> {
     /// The claim is surely not in the line.
     fn forget(mut self) {
         if let Some(claim) = self.claim.take() {
-            let _ = self.keeper.take_out(claim.id);
+            let _ = self.manager.take_out(claim.id);
         }
     }
 }
@@ -202,8 +202,8 @@ impl Drop for Armed<'_> {
         if let Some(claim) = self.claim.take() {
             let id = claim.id;
             // In this order, so that a shutdown sees it all the way.
-            self.keeper.reaper.give_back(claim, 0);
-            let _ = self.keeper.take_out(id);
+            self.manager.reaper.release(claim, 0);
+            let _ = self.manager.take_out(id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a task asks of its local line.
+//! A task's request to its queue.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::claim::Mode;
 use crate::clock::Micros;
 use crate::session::Confirmed;
 
-/// One task's request, as the local line sees it.
+/// One task's request, as the queue sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
     pub(crate) terms: Terms,
@@ -19,11 +19,11 @@ pub(crate) struct Ask {
     pub(crate) place: &'static Location<'static>,
     /// When it was asked.
     pub(super) since: Micros,
-    /// What the engine says of its claim.
+    /// The engine's answer about its claim.
     pub(super) confirmed: Confirmed,
 }
 
-impl Ask {
+impl Request {
     pub(crate) fn new(
         mode: Mode,
         waits: bool,

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Call, Channel, Cluster, Common, Heard, Reply, Server};
-use super::config::{Config, Shape};
-use super::error::Trouble;
-use super::keys::Bucket;
+use super::super::client::{Call, Channel, Cluster, Common, Reply, Server, Unasked};
+use super::super::config::{Config, Shape};
+use super::super::error::Trouble;
+use super::super::keys::Bucket;
 use super::mailbox::Mailbox;
 use super::script::{self, Run};
 use crate::sync::Shared;
@@ -26,7 +26,7 @@ enum Route {
     Cluster(Cluster),
 }
 
-/// What the script answers for each line of a run.
+/// The script's answer for each line of a run.
 pub(super) type Answers = Vec<Reply>;
 
 /// How many runs are sent at once.
@@ -47,8 +47,8 @@ impl Servers {
             hear: {
                 let mailbox = mailbox.clone();
                 Arc::new(move |heard| match heard {
-                    Heard::Message { message, .. } => mailbox.heard(message),
-                    Heard::Missed => mailbox.missed(),
+                    Unasked::Message { message, .. } => mailbox.heard(message),
+                    Unasked::Missed => mailbox.missed(),
                 })
             },
         };
@@ -127,7 +127,7 @@ impl Servers {
             let again = cut && !std::mem::replace(&mut repeated, true);
             let elsewhere = async || Box::pin(self.elsewhere(&server, bucket, &trouble)).await;
             if !again && (left.is_zero() || !elsewhere().await) {
-                // What was asked first may have happened, whatever became of the repetition.
+                // The first request may have happened, however the repetition ended.
                 return Err(match repeated {
                     true => Trouble::Cut(trouble.to_string()),
                     false => trouble,

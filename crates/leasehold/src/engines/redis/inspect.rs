@@ -1,9 +1,10 @@
-//! Looking for names on a server.
+//! `inspect` and `evict` in every layout: names found on a server, and the trace of an eviction.
 
 use std::collections::BTreeSet;
 
 use super::client::{Call, Reply, Server};
 use super::error::Trouble;
+use crate::engine::Identity;
 use crate::name::Name;
 
 /// The names of the keys that look like this. A key that is there all the time is found; one that comes or goes
@@ -27,4 +28,22 @@ pub(super) async fn names(
             return Ok(names);
         }
     }
+}
+
+/// How many evictions are remembered.
+const TRACES: &str = "1000";
+
+/// Notes an eviction: the losers (by their fences, or as owners), the evictor and the reason.
+pub(super) fn eviction(
+    key: &str,
+    name: &Name,
+    lost: (&str, &[String]),
+    by: &Identity,
+    why: &str,
+) -> Call {
+    let stream = Call::new("XADD").arg(key);
+    let entry = stream.arg("MAXLEN").arg("~").arg(TRACES).arg("*");
+    let entry = entry.arg("name").arg(name.as_str());
+    let entry = entry.arg(lost.0).arg(lost.1.join(","));
+    entry.arg("by").arg(by.to_string()).arg("why").arg(why)
 }

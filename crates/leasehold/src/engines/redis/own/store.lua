@@ -9,7 +9,7 @@ local budget = 500
 -- Keys outlive what they are kept for by at least MARGIN, and are kept longer once less than SLACK of that is left: no
 -- expiry that a call sets can be past by the time the server compares it with its clock. In microseconds.
 local MARGIN, SLACK = 5000000, 2000000
--- A claim as it is asked for: id, lease, weight, capacity, session, and who asks.
+-- A claim as it is asked for: id, lease, weight, capacity, session, and the claiming process.
 local ASK = '<sddds'
 -- Of a claim that is alone: when it ends, when it was made, its fence.
 local HELD = '<ddd'
@@ -58,7 +58,7 @@ local function last_before(blocks)
   return TOP - blocks * BLOCK
 end
 
--- What is given back of a block of fences can be given out again while it is the last.
+-- The last fence that a block has used up: the rest of the last block can be given out again.
 local function spent(fence, used)
   return fence + math.min(math.max(used, 1), BLOCK) - 1
 end
@@ -124,7 +124,7 @@ local function is_busy(taken, capacity)
   return of == capacity and weight > 0 and weight <= of and taken + weight > of
 end
 
--- What a string can answer as it is; otherwise it has become something else.
+-- Answers from the string form of a line alone; nil once the line has become a hash.
 local function alone(line, text, asker, used)
   local since, deadline, fence, begin = opened(text)
   local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)

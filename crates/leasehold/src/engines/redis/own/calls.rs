@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::client::Reply;
-use super::error::Trouble;
-use super::keys::{Bucket, Keys};
+use super::super::client::Reply;
+use super::super::error::Trouble;
+use super::super::keys::{Bucket, Keys};
 use super::script::Run;
 use super::servers::Servers;
 use crate::claim::Claim;

@@ -1,15 +1,15 @@
 //! The script: how it is called.
 
+use super::super::client::{Call, Reply};
+use super::super::error::Trouble;
+use super::super::keys::{Keys, hex};
 use super::answer::{SECOND, Since};
-use super::client::{Call, Reply};
-use super::error::Trouble;
-use super::keys::{Keys, hex};
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 use crate::name::Name;
 
-/// The rule of a line, as the server runs it: what is common first.
+/// The rule of a line, as the server runs it: the common part first.
 pub(super) const TEXT: &str = concat!(
     include_str!("alone.lua"),
     "\n",
@@ -212,7 +212,7 @@ fn kept(lease: u64) -> u64 {
 }
 
 fn of_another() -> Trouble {
-    Trouble::Strange("the answer to another call".to_owned())
+    Trouble::Strange("the answer has the mark of another call".to_owned())
 }
 
 /// As in `store.lua`.

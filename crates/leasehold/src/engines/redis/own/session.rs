@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::super::error::Trouble;
+use super::super::keys::{Bucket, session_text};
+use super::super::words::who_text;
 use super::answer::{self, Answer, Since};
 use super::calls::{Make, each};
-use super::error::Trouble;
-use super::keys::{Bucket, session_text};
 use super::pushed::{self, Mine, Phase};
 use super::script::Run;
 use super::servers::Servers;
@@ -19,14 +20,14 @@ use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
 
-/// A session: what it may have in which lines.
+/// A session: the claims that it may have.
 pub(super) struct RedisSession {
     pub(super) servers: Arc<Servers>,
     id: SessionId,
     /// The session as claims name it.
     text: String,
     who: String,
-    /// What may be in a line, to be released when the session closes.
+    /// Claims that may be in a line, to be released when the session closes.
     pub(super) mine: Shared<ById<ClaimId, Mine>>,
 }
 
@@ -196,23 +197,6 @@ impl Session for RedisSession {
         failed.map_or(Ok(()), |trouble| Err(trouble.at(Step::Close)))
     }
 }
-
-/// Who asks, as it is stored: host and command may hold spaces, a process id does not.
-pub(super) fn who_text(who: &Identity) -> String {
-    format!("{}\n{}\n{}", who.pid, who.host, who.command)
-}
-
-/// Who asked, as it was stored; cut, because another program may have written it.
-pub(super) fn who(text: &str) -> Option<Identity> {
-    let mut parts = text.splitn(3, '\n');
-    let pid = parts.next()?.parse().ok()?;
-    let mut cut = || -> Option<String> { Some(parts.next()?.chars().take(LONGEST_WORD).collect()) };
-    let (host, command) = (cut()?, cut()?);
-    Some(Identity::new(host, pid, command))
-}
-
-/// Longer hosts and commands are not shown.
-const LONGEST_WORD: usize = 1_000;
 
 impl fmt::Debug for RedisSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! What keeps the claims of one client: the table, the two tasks, and closing.
+//! Keeps the claims of one client: the table, the two tasks, and closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::answer::within;
-use super::events::Inbox;
-use super::grant::{Grant, Home};
+use super::grant::{Grant, GrantObserver};
 use super::heartbeat::{self, Renewals};
+use super::inbox::Inbox;
 use super::reaper::Reaper;
 use super::table::{News, Parked, Phase, Table, Told};
+use super::timeout::within;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Engine, Identity, Session, Standing};
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::sync::Shared;
 
 /// Keeps the claims of one client alive.
-pub(crate) struct Keeper {
+pub(crate) struct Manager {
     pub(super) clock: Clock,
     pub(super) table: Shared<Table>,
     /// Tells the heartbeat task that something is due before it meant to wake.
@@ -28,26 +28,27 @@ pub(crate) struct Keeper {
     pub(super) engine: &'static str,
     pub(super) session: Arc<dyn Session>,
     pub(super) reaper: Reaper,
-    home: OnceLock<Weak<dyn Home>>,
+    pub(super) observer: Arc<dyn GrantObserver>,
 }
 
-impl Keeper {
+impl Manager {
     /// Opens a session and starts the two tasks.
     #[expect(clippy::disallowed_methods, reason = "the session starts tasks")]
     pub(crate) async fn open(
         engine: &dyn Engine,
         who: &Identity,
         clock: &Clock,
+        observer: Arc<dyn GrantObserver>,
     ) -> Result<Arc<Self>> {
         let this = Arc::new(OnceLock::<Weak<Self>>::new());
         let route = this.clone();
         let inbox = Inbox::new(move |event| {
-            if let Some(keeper) = route.get().and_then(Weak::upgrade) {
-                keeper.take(event);
+            if let Some(manager) = route.get().and_then(Weak::upgrade) {
+                manager.take(event);
             }
         });
         let session = engine.open(who, inbox).await?;
-        let keeper = Arc::new(Self {
+        let manager = Arc::new(Self {
             clock: clock.clone(),
             table: Shared::default(),
             wake: Arc::default(),
@@ -55,23 +56,12 @@ impl Keeper {
             engine: engine.kind(),
             session: session.clone(),
             reaper: Reaper::start(session.clone(), clock.clone()),
-            home: OnceLock::new(),
+            observer,
         });
-        let _ = this.set(Arc::downgrade(&keeper));
-        let beats = heartbeat::run(Renewals(Arc::downgrade(&keeper)), session, clock.clone());
+        let _ = this.set(Arc::downgrade(&manager));
+        let beats = heartbeat::run(Renewals(Arc::downgrade(&manager)), session, clock.clone());
         drop(tokio::spawn(beats));
-        Ok(keeper)
-    }
-
-    /// Says who is to look at grants that changed.
-    pub(crate) fn set_home(&self, home: Weak<dyn Home>) {
-        let _ = self.home.set(home);
-    }
-
-    pub(super) fn look(&self, grant: &Arc<Grant>) {
-        if let Some(home) = self.home.get().and_then(Weak::upgrade) {
-            home.look(grant);
-        }
+        Ok(manager)
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -103,7 +93,7 @@ impl Keeper {
                 let gone = News::Ended(Ended::Forgotten);
                 self.settle(self.table.lock(), claim.id, gone);
                 grant.lose(Ended::Forgotten);
-                let what = "the write lock was no longer held";
+                let what = "the write lock was lost before it could become a read lock";
                 Err(Error::new(ErrorKind::Lost, Step::Hold, what).of(&claim.name))
             }
             Some(Err(error)) => Err(error.of(&claim.name)),
@@ -111,7 +101,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps a grant without a user for a while; its home is told to look when the time is over.
+    /// Keeps a grant without a user for a while; the observer hears when the time is over.
     pub(crate) fn park(&self, grant: &Grant, kept: Option<Parked>) {
         if let Some(entry) = self.table.lock().get_mut(&grant.claim.id)
             && let Phase::Held { parked, .. } = &mut entry.phase
@@ -208,9 +198,9 @@ pub(super) fn patience(claim: &Claim) -> Duration {
     claim.lease.min(Duration::from_secs(60))
 }
 
-impl Drop for Keeper {
+impl Drop for Manager {
     fn drop(&mut self) {
-        // The heartbeat task sees that the keeper is gone, and ends.
+        // The heartbeat task sees that the manager is gone, and ends.
         self.wake.notify_one();
     }
 }

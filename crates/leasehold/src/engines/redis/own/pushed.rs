@@ -1,8 +1,9 @@
-//! What is believed of a message: every client with a right to the channels can write one.
+//! Trust in messages: every client with a right to the channels can write one.
 
 use std::sync::{Arc, Weak};
 
-use super::answer::{MOST, Since};
+use super::super::words::MOST;
+use super::answer::Since;
 use super::session::RedisSession;
 use crate::claim::{Claim, ClaimId};
 use crate::engine::{Clock, Ended, Event, Held, Inbox, Micros, Standing};
@@ -15,7 +16,7 @@ pub(super) struct Mine {
     /// Since when it holds, if it was alone then: its release finds it alone, most likely.
     pub(super) alone: Option<Since>,
     asking: Asking,
-    /// What a message said of its end.
+    /// The end that a message told of.
     ended: Option<Ended>,
 }
 

@@ -1,9 +1,10 @@
-//! What the answers of the script mean.
+//! The answers of the script.
 
 use std::time::Duration;
 
-use super::client::Reply;
-use super::error::Trouble;
+use super::super::client::Reply;
+use super::super::error::Trouble;
+use super::super::words::fence;
 use crate::claim::Mode;
 use crate::engine::{Held, Release, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};
@@ -23,7 +24,7 @@ fn words(answer: Reply) -> Result<String, Trouble> {
     }
 }
 
-/// When a claim was granted that nobody else was there to see: microseconds of the server's clock.
+/// When a claim was granted that no other client has seen: microseconds of the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since(pub(super) u64);
 
@@ -35,7 +36,7 @@ pub(super) struct Answer {
     pub(super) now: u64,
 }
 
-/// What the script says to a claim; and since when it holds, if nobody else was there.
+/// The answer to a claim; and since when it holds, if no other client was in the line.
 pub(super) fn claimed(answer: Reply) -> Result<(Answer, Option<Since>), Trouble> {
     let answer = words(answer)?;
     let Some((seconds, rest)) = answer
@@ -51,7 +52,7 @@ pub(super) fn claimed(answer: Reply) -> Result<(Answer, Option<Since>), Trouble>
     Ok((Answer { standing, now }, Some(Since(now))))
 }
 
-/// What the script says of one claim.
+/// The answer about one claim.
 pub(super) fn standing(answer: Reply) -> Result<Answer, Trouble> {
     let answer = words(answer)?;
     let mut words = answer.split(' ');
@@ -80,15 +81,6 @@ pub(super) fn standing(answer: Reply) -> Result<Answer, Trouble> {
     Ok(Answer { standing, now })
 }
 
-/// The largest fence that the script gives: Lua counts in doubles.
-pub(super) const MOST: u64 = (1 << 53) - 1;
-
-/// A fence as a server told it.
-pub(super) fn fence(number: u64) -> Result<Fence, Trouble> {
-    let bounded = Fence::bounded(number, MOST);
-    bounded.ok_or_else(|| Trouble::Strange(format!("the fence {number}, above 2^53")))
-}
-
 fn number(word: Option<&str>, of: &str) -> Result<u64, Trouble> {
     let number = word.and_then(|word| word.parse().ok());
     number.ok_or_else(|| Trouble::strange(of))
@@ -113,7 +105,6 @@ pub(super) fn released(answer: Reply) -> Result<(Release, bool), Trouble> {
     }
 }
 
-/// The fences of those who lost the lock.
 pub(super) fn evicted(answer: Reply) -> Result<Vec<u64>, Trouble> {
     answer
         .list()?

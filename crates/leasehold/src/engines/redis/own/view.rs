@@ -1,18 +1,18 @@
-//! What `inspect` shows of the servers.
+//! `inspect` of the servers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::super::error::Trouble;
+use super::super::inspect::names;
+use super::super::keys::Bucket;
+use super::super::words::who;
 use super::answer::{Shown, shown};
-use super::error::Trouble;
-use super::keys::Bucket;
-use super::scan;
 use super::script::Run;
 use super::servers::{Answers, Servers};
-use super::session::who;
 use crate::engine::{ClaimView, LineView, Query};
 use crate::name::Name;
 
-/// What is asked for: one line, or all in use.
+/// Answers a query: one line, or all in use.
 pub(super) async fn look(servers: &Servers, query: &Query) -> Result<Vec<LineView>, Trouble> {
     match &query.name {
         Some(name) => Ok(line(servers, name).await?.into_iter().collect()),
@@ -49,7 +49,7 @@ async fn lines(servers: &Servers) -> Result<Vec<LineView>, Trouble> {
     let mut views = Vec::new();
     for link in servers.links().await? {
         let keys = &servers.config.keys;
-        let names = scan::names(&link, &keys.pattern(), |key| keys.name(key)).await?;
+        let names = names(&link, &keys.pattern(), |key| keys.name(key)).await?;
         let names: Vec<_> = names.into_iter().collect();
         for names in names.chunks(200) {
             let runs: Vec<_> = names.iter().map(|name| Run::look(keys, name, 0)).collect();

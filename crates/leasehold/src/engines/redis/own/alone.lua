@@ -6,7 +6,7 @@
 --                        the claim as ASK says; its fence is that time and one. A heartbeat makes of it a plus sign, what
 --                        HELD says, and the claim.
 --                        With more claims, a hash: n, the numbers of the line as LINE says, and =ID, a claim as CLAIM says
---                        followed by who asks. Of an idle line only n, while its last fence is ahead of the clock.
+--                        and its process. Of an idle line only n, while its last fence is ahead of the clock.
 --   PREFIX{BUCKET}wNAME  zset: claims in order of arrival; holders first, then waiters
 --   PREFIX{BUCKET}dNAME  zset: claims by deadline
 -- Numbers are packed: reading and writing words costs more than the rest. Times are microseconds of the server's clock;
