@@ -122,6 +122,8 @@ const PARTS: &[(&str, Part)] = &[
     ("sql", sql::uncontended),
     #[cfg(feature = "sql")]
     ("sql-contended", sql::contended),
+    #[cfg(feature = "sql")]
+    ("sql-strict", sql::strict),
 ];
 
 fn main() -> Outcome<()> {

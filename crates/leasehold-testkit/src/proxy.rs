@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
+
 use crate::told::{Between, Told};
 
 /// Which way bytes go.
@@ -26,7 +28,7 @@ pub enum Fate {
     /// They arrive.
     #[default]
     Pass,
-    /// They arrive later.
+    /// They arrive later, together with those that came meanwhile: a distance, not a narrow road.
     Delay(Duration),
     /// They do not arrive while this lasts; afterwards they do, as TCP repeats them.
     Hold,
@@ -203,6 +205,10 @@ impl State {
         matches!(plan.only, Only::All) || plan.only == Only::Connection(connection)
     }
 
+    fn delays(&self, way: Way) -> bool {
+        matches!(lock(&self.plan).fates[way as usize], Fate::Delay(_))
+    }
+
     /// Waits until a message may go on; false if its connection is over.
     fn admit(&self, way: Way, connection: u64, message: &[u8]) -> bool {
         let mut plan = lock(&self.plan);
@@ -283,13 +289,20 @@ fn pump(state: &State, (way, connection): (Way, u64), mut from: TcpStream, mut t
         Way::ToClient => lock(&state.told).clone(),
     };
     let mut between = Between::default();
-    while let Ok(read @ 1..) = from.read(&mut buffer) {
-        let passed = state.admit(way, connection, &buffer[..read])
-            && match &told {
+    while let Ok(mut read @ 1..) = from.read(&mut buffer) {
+        let mut passed = state.admit(way, connection, &buffer[..read]);
+        if passed {
+            while state.delays(way)
+                && let Ok((more @ 1.., _)) = recv(&from, &mut buffer[read..], RecvFlags::DONTWAIT)
+            {
+                read += more;
+            }
+            passed = match &told {
                 None => to.write_all(&buffer[..read]),
                 Some(told) => to.write_all(&told.tell(&mut between, &buffer[..read])),
             }
             .is_ok();
+        }
         if !passed {
             break;
         }

@@ -47,7 +47,9 @@ pub fn guarantees(url: &str) -> Result<Guarantees> {
 
 /// A client of one engine. Cheap to clone; all clones share one session.
 ///
-/// Its background tasks live on the runtime that connected it. When the last clone and the last guard are gone, what
+/// Its background tasks live on the runtime that connected it: when that runtime ends, what is held is lost and new claims
+/// are refused ([`ErrorKind::Closed`](crate::ErrorKind::Closed)). Calls may come from other runtimes, which may end before
+/// their guards do. When the last clone and the last guard are gone, what
 /// was dropped is given back and the session is closed, in the background; [`shutdown`](Self::shutdown) waits for it.
 ///
 /// ```
@@ -90,6 +92,26 @@ impl Client {
             who,
             terms,
         }))
+    }
+
+    /// Connects to the engine of `LEASEHOLD_URL`, and without that to `file:` in this user's own directory.
+    ///
+    /// # Ordering
+    /// Not defined between calls.
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind but a session that ends by itself.
+    /// # Errors
+    /// As [`connect`].
+    /// # Not promised
+    /// That two users of one machine exclude each other without the variable: each has a directory of its own.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::Client::from_env().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn from_env() -> Result<Self> {
+        connect("").await
     }
 
     /// A lock with one holder at a time. A bad name is reported when the lock is asked for.

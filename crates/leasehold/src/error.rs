@@ -62,7 +62,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The grant ended without the caller releasing it.
     Lost,
-    /// The client was shut down.
+    /// The client was shut down, or the runtime that connected it is gone.
     Closed,
 }
 
@@ -278,7 +278,8 @@ impl Error {
     }
 
     pub(crate) fn closed(step: Step) -> Self {
-        Self::new(ErrorKind::Closed, step, "the client was shut down")
+        let what = "the client was shut down, or the runtime that connected it is gone";
+        Self::new(ErrorKind::Closed, step, what)
     }
 }
 

@@ -51,6 +51,15 @@ impl Fence {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The number for a signed column.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::new(7).as_i64(), 7);
+    /// ```
+    pub const fn as_i64(self) -> i64 {
+        self.0 as i64
+    }
 }
 
 impl fmt::Display for Fence {

@@ -42,6 +42,8 @@ mod client;
 mod clock;
 mod error;
 mod fence;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod identity;
 mod kinds;

@@ -96,6 +96,12 @@ impl fmt::Debug for Name {
     }
 }
 
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 impl TryFrom<&str> for Name {
     type Error = Error;
     fn try_from(name: &str) -> Result<Self, Error> {
@@ -130,5 +136,28 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains(hint), "{error}");
         }
+    }
+
+    /// Whatever the text is, it is refused, or is the name as it was given.
+    #[test]
+    fn inputs_that_no_person_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "name",
+            words: &[
+                b"\0",
+                b"\x7f",
+                "\u{9f}".as_bytes(),
+                "é".as_bytes(),
+                "🔒".as_bytes(),
+            ],
+        };
+        fuzz.run(&["x".repeat(512).into_bytes()], |input| {
+            let text = String::from_utf8_lossy(input);
+            let name = Name::new(&text);
+            let good = (1..=512).contains(&text.len()) && !text.contains(char::is_control);
+            assert_eq!(name.is_ok(), good, "{text:?}");
+            assert!(name.is_err() || name.is_ok_and(|name| name.as_str() == text));
+            (good, text.len().min(600) / 8)
+        });
     }
 }

@@ -284,6 +284,12 @@ impl Sentinels {
         master(self.sentinels[0].1)
     }
 
+    /// What the sentinels say of themselves and of the master: whether they watch, and whom.
+    pub fn said(&self) -> String {
+        let sentinels = self.sentinels.iter();
+        sentinels.map(|(_, port, _)| masters(*port)).collect()
+    }
+
     /// The port of the master, if all sentinels say the same.
     pub fn agreed_master(&self) -> Option<u16> {
         let said = self.master();

@@ -21,6 +21,7 @@ const URLS: &[&str] = &[
     "redis://localhost?replicas=1",
     "redlock://h1,h2,h3",
     "postgres://app@localhost/db",
+    "postgres://app@localhost/db?commit=async",
     "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",

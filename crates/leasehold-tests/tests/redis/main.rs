@@ -17,4 +17,5 @@ mod redisson;
 mod redlock;
 mod rights;
 mod rule;
+mod runtimes;
 mod servers;

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lockers::{fence, locker};
+use super::lockers::{fence, in_line, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Event, Identity, Inbox, Mode, Session, Sql, Standing, Url,
 };
@@ -95,18 +95,6 @@ fn hand_over(url: &str) {
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
 }
 
-fn in_line(engine: &Sql, name: &str, waiters: usize) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    until("claims wait", || {
-        let query = leasehold::engine::Query::name(Name::new(name).expect("a name"));
-        let lines = runtime.block_on(engine.inspect(&query)).expect("inspect");
-        match lines.first().map_or(0, |line| line.waiters.len()) {
-            waiting if waiting == waiters => Ok(()),
-            _ => Err(format!("{lines:?}")),
-        }
-    });
-}
-
 #[test]
 fn sqlite_between_processes() {
     let (_dir, url) = sqlite();
@@ -140,27 +128,6 @@ fn behind_a_pooler() {
     hand_over(&pooler.url());
     storm(&pooler.url(), 8, 2, 20);
     hand_over(&format!("{}?notify=off", pooler.url()));
-}
-
-/// A role that watches the server reads no id in the statements of a claim and its release.
-#[test]
-fn ids_are_bound() {
-    let server = Postgres::start();
-    let pooler = PgBouncer::before(&server, 3);
-    let told = "SELECT string_agg(query, E'\n') FROM pg_stat_activity \
-         WHERE query LIKE '%leasehold%' AND pid <> pg_backend_pid()";
-    for url in [server.url(), pooler.url()] {
-        let mut locker = locker(&url, 10_000);
-        let _ = fence(&locker.ask("lock text"));
-        assert_eq!(locker.ask("release text"), "Released");
-        let told = server.sql(told);
-        assert!(told.contains("UPDATE leasehold_line"), "{told}");
-        let zeros = "0".repeat(32);
-        let digits = told.replace(&zeros, "");
-        let runs = digits.split(|c: char| !c.is_ascii_hexdigit());
-        let longest = runs.map(str::len).max();
-        assert!(longest < Some(32), "{told}");
-    }
 }
 
 /// Many clients that begin at the same moment on an empty database all find whole tables.

@@ -3,6 +3,7 @@
 mod bad_names;
 mod beds;
 mod contract;
+mod crowd;
 mod edge;
 mod effect;
 mod hazards;
@@ -14,5 +15,6 @@ mod network;
 mod overload;
 mod roles;
 mod rule;
+mod runtimes;
 mod servers;
 mod tables;

@@ -7,3 +7,4 @@ mod hazards;
 mod interop;
 mod lost_answers;
 mod overload;
+mod runtimes;

@@ -160,6 +160,19 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects as the environment says; see [`leasehold::Client::from_env`](crate::Client::from_env).
+    ///
+    /// # Errors
+    /// As [`connect`].
+    ///
+    /// ```no_run
+    /// let client = leasehold::blocking::Client::from_env()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn from_env() -> Result<Self> {
+        connect("")
+    }
+
     /// A lock with one holder at a time; see [`leasehold::Client::mutex`](crate::Client::mutex).
     ///
     /// ```

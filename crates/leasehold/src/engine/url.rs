@@ -40,8 +40,14 @@ pub struct Url {
     params: Vec<(String, String)>,
 }
 
-/// Options whose value is never shown.
-const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
+/// The value of an option with one of these in its name is never shown, misspelled or not.
+const SECRETS: &[&str] = &["pas", "pwd", "token", "auth", "secret", "cred"];
+
+/// Whether the value of an option may be a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
 
 const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
      and options encode / as %2F, ? as %3F and @ as %40";
@@ -253,11 +259,7 @@ impl fmt::Display for Url {
         }
         write!(f, "{}{}", self.hosts.join(","), self.path)?;
         for (at, (name, value)) in self.params.iter().enumerate() {
-            let value = if SECRET_PARAMS.contains(&name.as_str()) {
-                "***"
-            } else {
-                value
-            };
+            let value = if is_secret(name) { "***" } else { value };
             write!(f, "{}{name}={value}", if at == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -282,13 +282,14 @@ impl Manager {
     }
 }
 
-/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out. It is made before
-/// the task is, which may be dropped without ever having run.
+/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out, and the client gives
+/// no other. It is made before the task is, which may be dropped without ever having run.
 pub(super) struct Renewals(pub(super) Weak<Manager>);
 
 impl Drop for Renewals {
     fn drop(&mut self) {
         if let Some(manager) = self.0.upgrade() {
+            manager.reaper.progress.close();
             manager.all_lost("the runtime that connected the client is gone");
         }
     }

@@ -136,7 +136,7 @@ impl Queue {
             let idle = self
                 .state
                 .lock()
-                .take_idle(|active| active.excludes(request));
+                .take_idle(|active| active.hinders(request));
             let Some(grant) = idle else { break };
             if let Err(error) = self.manager.release(&grant).await {
                 tracing::debug!(%error, "giving back what lingers");

@@ -316,6 +316,11 @@ impl Active {
         alone && self.mode.capacity() == request.mode.capacity()
     }
 
+    /// Whether the engine would refuse the request, or let it wait, while it has this grant: a name is of one kind at a time.
+    pub(super) fn hinders(&self, request: &Request) -> bool {
+        self.excludes(request) || self.mode.capacity() != request.mode.capacity()
+    }
+
     /// Whether a task of this process uses it, or its minimum hold keeps every process out. A lingering grant is not in
     /// use.
     fn in_use(&self) -> bool {

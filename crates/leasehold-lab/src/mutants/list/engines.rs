@@ -236,6 +236,27 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test sql roles::forged_notifications_are_not_believed",
     ),
     mutant(
+        "postgres: a hand-over goes by what it read before it waited",
+        "engines/sql/crowd.rs",
+        "seen.since = l.since AND seen.last = l.last AND l.id",
+        "(seen.since = l.since AND seen.last = l.last OR {PLANTED}) AND l.id",
+        "test sql crowd::a_hand_over_goes_by_what_it_finds_after_it_waited",
+    ),
+    mutant(
+        "postgres: ids are part of the texts of statements",
+        "engines/sql/postgres/wire.rs",
+        "match packet.contains(",
+        "match !PLANTED && packet.contains(",
+        "test sql roles::ids_are_bound",
+    ),
+    mutant(
+        "postgres: commit=async promises what a durable commit does",
+        "engines/sql/mod.rs",
+        "Dialect::Postgres if self.world.settings.relaxed =>",
+        "Dialect::Postgres if self.world.settings.relaxed && !PLANTED =>",
+        "test sql crowd::fences_grow_over_commits_that_a_crash_has_lost",
+    ),
+    mutant(
         "sql: heartbeats wait for a locked row",
         "engines/sql/beat.rs",
         "packet.extend(tables.read(keys, Lock::NoWait));",

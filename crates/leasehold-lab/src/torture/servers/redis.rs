@@ -117,7 +117,7 @@ impl Servers for Watched {
         let old = self.servers.nodes[self.dead].port;
         until("another master", || match self.servers.master() {
             port if port != old && port != 0 => Ok(()),
-            port => Err(port.to_string()),
+            port => Err(format!("{port}; {}", self.servers.said())),
         });
         self.servers.nodes[self.dead].restart();
         self.settle();

@@ -1,4 +1,4 @@
-//! What can go wrong with etcd: answers that are lost, members that stop, leaders that die, leases that end.
+//! Faults of etcd: answers that are lost, members that stop, leaders that die, leases that end.
 
 mod cluster;
 mod cuts;
@@ -17,7 +17,7 @@ use leasehold_testkit::servers::etcd::{Cluster, Etcd};
 use rustix::process::Signal;
 
 const LEASE: Duration = Duration::from_secs(2);
-/// For what must outlive a restart or an election.
+/// For guards that must outlive a restart or an election.
 const LONG: Duration = Duration::from_secs(20);
 
 async fn client(url: &str) -> Client {
@@ -68,7 +68,7 @@ fn waiter(client: &Client, name: &str) -> tokio::task::JoinHandle<leasehold::Res
     tokio::spawn(async move { mutex.lock().await })
 }
 
-/// What a waiter got in the end.
+/// The guard that a waiter got in the end.
 async fn granted(waiter: tokio::task::JoinHandle<leasehold::Result<Guard>>) -> Guard {
     let done = soon("granted", waiter).await;
     done.expect("no panic").expect("granted")

@@ -31,6 +31,8 @@ pub(super) struct EtcdServer {
     pub(super) clock: Clock,
     /// When the request of the last proof was sent.
     proved: AtomicU64,
+    /// Held while the lease is proved, so that one proof does for all that wait for one.
+    proving: tokio::sync::Mutex<()>,
     /// The revision of the session's key. A request to make a node is done only while this is true at the server: once
     /// it was moved, one that is still under way comes to nothing.
     pub(super) generation: AtomicI64,
@@ -79,6 +81,7 @@ impl EtcdServer {
             given,
             clock,
             proved: AtomicU64::new(sent),
+            proving: tokio::sync::Mutex::default(),
             generation: AtomicI64::new(0),
             moving: tokio::sync::Mutex::default(),
             seen: AtomicI64::new(0),
@@ -108,7 +111,7 @@ impl EtcdServer {
     }
 
     /// Repeats a transaction until it is certain that it was done. Only for those that may be done twice.
-    pub(super) async fn txn(&self, txn: impl Fn() -> Txn) -> Answer<TxnResponse> {
+    pub(super) async fn txn(&self, txn: impl Fn() -> Txn + Send + Sync) -> Answer<TxnResponse> {
         let client = &self.client;
         self.judged(
             client
@@ -141,6 +144,12 @@ impl EtcdServer {
     /// key is read after it, which a majority stands behind. If the term is the same before and after, the keepalive
     /// went to the leader of that term, and no other one can have ended the lease meanwhile.
     pub(super) async fn renew(&self) -> Answer<()> {
+        let asked = self.clock.now();
+        let _one_at_a_time = self.proving.lock().await;
+        // Another call's proof began after this call.
+        if self.proved.load(Ordering::Acquire) > asked {
+            return Ok(());
+        }
         let connection = self.judged(self.client.up().await)?;
         for _ in 0..3 {
             let sent = self.clock.now();

@@ -181,9 +181,11 @@ impl<D: Deployment> OrderedSession<D> {
         });
         let _ = claims.insert(claim.id, ticket.clone());
         drop(claims);
-        // A caller may be polled outside of any runtime.
-        let runtime = Handle::try_current().unwrap_or_else(|_| core.runtime.clone());
-        drop(runtime.spawn(live(core.clone(), ticket.clone(), inbox)));
+        // The runtime of the caller may end before the claim does.
+        drop(
+            core.runtime
+                .spawn(live(core.clone(), ticket.clone(), inbox)),
+        );
         Ok((ticket, true))
     }
 

@@ -141,6 +141,7 @@ pub(super) async fn wait(watches: Arc<Watches>, owner: i64, create: WatchCreate,
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a task that waits is watched")]
 mod tests {
     use super::*;
 

@@ -94,6 +94,11 @@ impl Common {
 }
 
 impl Server {
+    /// Whether no task keeps its connection any more: the runtime of the call that began it has ended.
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.state.has_changed().is_err()
+    }
+
     /// Waits for the first connection, or says why there is none.
     pub(in super::super) async fn ready(&self) -> Result<(), Trouble> {
         let mut state = self.state.clone();

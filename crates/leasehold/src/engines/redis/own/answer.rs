@@ -147,3 +147,67 @@ pub(super) fn shown(answer: Reply) -> Result<(Vec<Shown>, u64), Trouble> {
     let claims: Result<_, Trouble> = words.map(one).collect();
     Ok((claims?, after))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::words::who;
+    use super::super::mailbox::Mailbox;
+    use super::*;
+
+    /// An answer of lines, with lists where a line has tabs.
+    fn reply(text: &str) -> Reply {
+        let word = |word: &str| match word.parse() {
+            Ok(number) => Reply::Number(number),
+            Err(_) => Reply::Text(word.into()),
+        };
+        let line = |line: &str| match line.contains('\t') {
+            true => Reply::List(line.split('\t').map(word).collect()),
+            false => word(line),
+        };
+        match text.contains('\n') {
+            true => Reply::List(text.split('\n').map(line).collect()),
+            false => line(text),
+        }
+    }
+
+    /// Every answer and every message is understood or refused.
+    #[test]
+    fn inputs_that_no_server_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "answer",
+            words: &[
+                b"\n",
+                b"\t",
+                b" ",
+                b"held ",
+                b"waiting ",
+                b"alone ",
+                b"capacity ",
+                b"released 1",
+                b"G ",
+                b"E ",
+                b"9007199254740992",
+                b"1e300",
+                b"NaN",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let text = String::from_utf8_lossy(input);
+            Mailbox::default().heard(input);
+            let held = standing(reply(&text)).map(|answer| answer.standing);
+            if let Ok(Ok(Standing::Held(held))) = held {
+                assert!(held.fence.get() < 1 << 53, "{text}");
+            }
+            (
+                claimed(reply(&text)).is_ok(),
+                held.map(|answer| answer.map(|standing| std::mem::discriminant(&standing)))
+                    .is_ok(),
+                released(reply(&text)).map(|(_, more)| more).ok(),
+                evicted(reply(&text)).map(|fences| fences.len().min(3)).ok(),
+                shown(reply(&text)).map(|page| page.0.len().min(3)).ok(),
+                who(&text).is_some(),
+                text.split([' ', '\t', '\n']).count().min(9),
+            )
+        });
+    }
+}

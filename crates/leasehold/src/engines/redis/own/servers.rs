@@ -94,6 +94,7 @@ impl Servers {
             Route::One(common, server) => {
                 let channel = Channel::Plain(self.config.keys.channel(&self.address));
                 let mut server = server.lock();
+                let _ = server.take_if(|server| server.is_over());
                 let server = server.get_or_insert_with(|| common.server(None, [channel]));
                 Ok(server.clone())
             }

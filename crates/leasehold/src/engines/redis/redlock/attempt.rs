@@ -4,7 +4,7 @@
 //! each only while it still holds for this claim and only if its own fence was among those looked at. Of two grants
 //! one then came first on some node of both majorities, and that node knew its fence before it gave out the other's:
 //! no fence is had twice, and a later holder has a larger one, also when a node's clock jumped. The model in
-//! `tests/redlock_model` is this.
+//! `redlock_model` in the tests of the lab is this.
 
 use std::time::Duration;
 

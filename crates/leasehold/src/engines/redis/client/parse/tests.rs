@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::super::resp::head;
 use super::*;
+use crate::fuzz::Fuzz;
 
 fn text(text: &str) -> Reply {
     Reply::Text(text.into())
@@ -191,4 +192,65 @@ proptest! {
         let pieces = in_pieces(&bytes, piece);
         prop_assert_eq!(whole.is_ok(), pieces.is_ok());
     }
+}
+
+/// What a reply is made of, roughly.
+fn shape(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Nil => 1,
+        Reply::Number(number) => 2 + u64::from(*number < 0),
+        Reply::Text(text) => 4 + u64::from(text.is_empty()),
+        Reply::Refused(_) => 6,
+        Reply::List(list) => list.iter().take(6).fold(7, |sum, reply| {
+            sum.wrapping_mul(31).wrapping_add(shape(reply))
+        }),
+    }
+}
+
+/// The first byte of an input says in what pieces the rest comes.
+#[test]
+fn inputs_that_no_server_wrote() {
+    let fuzz = Fuzz {
+        name: "resp",
+        words: &[
+            b"\r\n",
+            b"$-1\r\n",
+            b"*2\r\n",
+            b"%1\r\n",
+            b"|1\r\n",
+            b">3\r\n",
+            b"=5\r\n",
+            b"!3\r\n",
+            b"held ",
+            b"waiting ",
+            b"alone ",
+            b"message",
+            b"G ",
+            b"E ",
+            b"16777216",
+            b"1000000",
+        ],
+    };
+    fuzz.run(&[], |input| {
+        let (piece, bytes) = input.split_first().unwrap_or((&0, &[]));
+        let piece = usize::from(*piece) + 1;
+        let said = in_pieces(bytes, piece);
+        // An error shows where it was noticed, and that depends on the pieces.
+        let whole = in_pieces(bytes, usize::MAX);
+        assert_eq!(
+            said.as_ref().ok(),
+            whole.as_ref().ok(),
+            "in pieces of {piece}"
+        );
+        match said {
+            Err(_) => (false, Vec::new()),
+            Ok(said) => {
+                let shape = |said: &Said| match said {
+                    Said::Push(words) => words.iter().map(shape).fold(0, u64::wrapping_add),
+                    Said::Answer(reply) => shape(reply),
+                };
+                (true, said.iter().take(4).map(shape).collect())
+            }
+        }
+    });
 }

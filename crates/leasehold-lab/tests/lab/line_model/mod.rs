@@ -12,7 +12,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use world::{Message, Phase, State, Trust, Word, World, id};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Action {
+pub(crate) enum Action {
     Tick,
     Say(usize, Word),
     Write(usize),

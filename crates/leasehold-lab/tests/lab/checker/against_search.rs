@@ -4,7 +4,7 @@ use leasehold_lab::check::{Bounds, Demands, Promise, judge};
 use leasehold_lab::history::{Answer, NEVER};
 use leasehold_lab::random::Random;
 
-use crate::{draw, naive, search};
+use super::{draw, naive, search};
 
 const HISTORIES: u64 = 1_000_000;
 

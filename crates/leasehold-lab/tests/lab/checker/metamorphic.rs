@@ -4,7 +4,7 @@ use leasehold_lab::check::{Bounds, Demands, Promise, Verdict, judge};
 use leasehold_lab::history::{Answer, History, Hold, NEVER};
 use leasehold_lab::random::Random;
 
-use crate::draw;
+use super::draw;
 
 fn verdict(history: &History) -> Verdict {
     judge(
