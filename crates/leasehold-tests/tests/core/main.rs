@@ -6,6 +6,7 @@ mod connect;
 mod delivery;
 mod documentation;
 mod outage;
+mod readme;
 mod session;
 mod terms;
 mod turns;
