@@ -18,6 +18,20 @@
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |
 //!
+//! # Which engine?
+//! | URL | cargo feature | locks for |
+//! |---|---|---|
+//! | `memory:`, `memory:LABEL` | – | the tasks and threads of this process; for tests |
+//! | `file:`, `file:DIR` | `file` (default) | the processes of one user on one machine |
+//! | `redis://HOST`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` | `redis` | clients of Redis or Valkey |
+//! | `redlock://H1,H2,H3` | `redlock` | clients of a majority of independent Redis servers; mutexes only |
+//! | `postgres://USER@HOST/DB`, `mysql://USER@HOST/DB` | `postgres`, `mysql` | clients of one database |
+//! | `sqlite:FILE` | `sqlite` | the processes of one machine |
+//! | `zookeeper://H1,H2,H3/PATH` | `zookeeper` | clients of one ensemble, Curator's among them |
+//! | `etcd://H1,H2,H3`, `etcds://` | `etcd` | clients of one cluster, `etcdctl lock` among them |
+//!
+//! The types of [`engine`] have the options of each URL, and its limits.
+//!
 //! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
