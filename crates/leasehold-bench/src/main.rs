@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const USAGE: &str = "leasehold-bench [--repeats N] [--url URL] [--command PATH] [--only PART]...";
 
-/// The measurements to make, and how often.
+/// What to measure, and how often.
 pub(crate) struct Settings {
     /// How often each pair is measured.
     pub(crate) repeats: usize,
@@ -122,8 +122,6 @@ const PARTS: &[(&str, Part)] = &[
     ("sql", sql::uncontended),
     #[cfg(feature = "sql")]
     ("sql-contended", sql::contended),
-    #[cfg(feature = "sql")]
-    ("sql-strict", sql::strict),
 ];
 
 fn main() -> Outcome<()> {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// An error ends the benchmark, which prints it.
+/// Something went wrong; whoever started the benchmark reads it.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// A stopwatch that runs.

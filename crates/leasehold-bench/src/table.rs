@@ -1,4 +1,4 @@
-//! The printed table.
+//! What is printed.
 
 use crate::measure::{Duel, Spread};
 
@@ -13,6 +13,7 @@ pub(crate) struct Row {
     pub(crate) met: Option<bool>,
 }
 
+/// What a figure should be.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
     AtMost(f64),

@@ -65,7 +65,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Evict(args) => block_on(evict::evict(&args, &common)),
         _ if common.url.is_some() || common.url_file.is_some() => Err(Failure::new(
             Exit::Usage,
-            "this command reads no locks: leave out --url and --url-file",
+            "this command looks at no locks: it takes no --url",
         )),
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         Command::Schema(args) => schema::schema(&args),
@@ -91,7 +91,7 @@ async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::C
     options.connect(place.url()).await
 }
 
-/// Prints a message of clap: help goes to stdout, anything else is bad usage.
+/// What clap has to say: help on stdout, anything else is bad usage.
 fn explain(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     if error.use_stderr() {

@@ -42,7 +42,7 @@ impl Place {
             (None, None) => variable(URL).map(utf8).transpose()?,
         };
         let place = Self { url, file };
-        // The library refuses a URL that cannot be parsed, in its own words.
+        // What cannot be parsed is refused by the library, in its own words.
         match Url::parse(place.url()).is_ok_and(|url| url.scheme() == "memory") {
             true => Err(Failure::new(
                 Exit::Config,
@@ -58,7 +58,7 @@ impl Place {
         self.url.as_deref().unwrap_or("")
     }
 
-    /// Variables for the command's environment: a nested run finds the same locks by them. Without the password unless
+    /// What the command finds in its environment: where a nested run finds the same locks. Without the password unless
     /// that is wanted.
     pub(crate) fn env(
         &self,
@@ -86,9 +86,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::new(Exit::Config, format!("{}: {what}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     match text.trim() {
-        "" => Err(wrong(
-            "the file is empty: write a lock URL into it".to_owned(),
-        )),
+        "" => Err(wrong("this file has no URL in it".to_owned())),
         url => Ok(url.to_owned()),
     }
 }
@@ -139,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_passed_on_has_no_password() {
+    fn what_is_passed_on_has_no_password() {
         for (given, passed) in [
             ("redis://:s3cret@h:1/2", "redis://h:1/2"),
             (

@@ -339,7 +339,7 @@ fn check_generated(holds: usize) -> bool {
     verdict.is_good()
 }
 
-/// The processor time of this process, in seconds: a busy machine makes the clock on the wall say little.
+/// What this process has used of a processor, in seconds: a busy machine makes the clock on the wall say little.
 fn processor_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

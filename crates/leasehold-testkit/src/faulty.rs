@@ -14,7 +14,7 @@ use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
 
 use crate::random::Random;
 
-/// The operations of a session.
+/// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Begins.
@@ -31,7 +31,7 @@ pub enum Op {
     Close,
 }
 
-/// The fault of an operation.
+/// What goes wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
     /// Nothing.
@@ -41,9 +41,9 @@ pub enum Fault {
     Refuse,
     /// The engine does it; the answer is lost, and the caller is told that it may have happened.
     LoseReply,
-    /// The engine never sees it, and no answer comes.
+    /// The engine never sees it and nobody answers.
     Hang,
-    /// The engine does it, and no answer comes.
+    /// The engine does it and nobody answers.
     HangReply,
     /// The engine sees it late.
     Delay(Duration),
@@ -108,7 +108,7 @@ impl Plan {
         state.chance = None;
     }
 
-    /// Forgets the faults that were [`set`](Self::set); those by chance go on.
+    /// Forgets what was [`set`](Self::set); what happens by chance goes on.
     pub fn unset(&self) {
         self.state().faults.clear();
     }
@@ -267,7 +267,7 @@ struct FaultySession {
     plan: Plan,
 }
 
-/// The standings that a heartbeat told, and how it ended.
+/// What a heartbeat told, and how it ended.
 type Beaten = (Vec<(Claim, Standing)>, Result<()>);
 
 impl FaultySession {

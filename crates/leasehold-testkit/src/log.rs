@@ -1,4 +1,4 @@
-//! The log of a closure.
+//! What was logged while a closure ran.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -87,7 +87,7 @@ impl Process {
         self.hear()
     }
 
-    /// The next line that it has printed and the test has not read.
+    /// What it has said already and nobody has heard.
     pub fn heard(&self) -> Option<String> {
         self.lines.try_recv().ok()
     }

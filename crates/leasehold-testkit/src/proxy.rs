@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
-
 use crate::told::{Between, Told};
 
 /// Which way bytes go.
@@ -22,13 +20,13 @@ pub enum Way {
     ToClient,
 }
 
-/// The fate of the bytes that go one way.
+/// What happens to the bytes that go one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
     /// They arrive.
     #[default]
     Pass,
-    /// They arrive later, together with those that came meanwhile: a distance, not a narrow road.
+    /// They arrive later.
     Delay(Duration),
     /// They do not arrive while this lasts; afterwards they do, as TCP repeats them.
     Hold,
@@ -55,9 +53,9 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
-    /// Words of a client by which a connection is chosen.
+    /// What a client says on the connection that is meant.
     words: Mutex<Vec<Vec<u8>>>,
-    /// The ports of other servers as its clients are told them.
+    /// What its clients are told of other servers' ports.
     told: Mutex<Option<Told>>,
 }
 
@@ -70,7 +68,7 @@ struct Plan {
     only: Only,
 }
 
-/// The connections that a plan is for.
+/// Whose messages are counted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Only {
     #[default]
@@ -102,7 +100,7 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// Sets the fate of one way from now on.
+    /// What happens one way from now on.
     pub fn set(&self, way: Way, fate: Fate) {
         self.change(|plan| {
             plan.fates[way as usize] = fate;
@@ -110,7 +108,7 @@ impl Proxy {
         });
     }
 
-    /// Sets the fate of both ways from now on.
+    /// What happens both ways from now on.
     pub fn set_both(&self, fate: Fate) {
         self.set(Way::ToServer, fate);
         self.set(Way::ToClient, fate);
@@ -190,7 +188,7 @@ impl Drop for Proxy {
 impl State {
     fn reset(&self) {
         for (_, stream) in lock(&self.open).drain(..) {
-            // Unread and unsent bytes are thrown away, and the other side sees a reset.
+            // Whatever is unread or unsent is thrown away, and the other side sees a reset.
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -205,10 +203,6 @@ impl State {
         matches!(plan.only, Only::All) || plan.only == Only::Connection(connection)
     }
 
-    fn delays(&self, way: Way) -> bool {
-        matches!(lock(&self.plan).fates[way as usize], Fate::Delay(_))
-    }
-
     /// Waits until a message may go on; false if its connection is over.
     fn admit(&self, way: Way, connection: u64, message: &[u8]) -> bool {
         let mut plan = lock(&self.plan);
@@ -221,7 +215,7 @@ impl State {
             if left == 0 {
                 plan.fates[way as usize] = fate;
                 if fate == Fate::Reset {
-                    // Once: the next connection is let through.
+                    // Once: whoever connects again is let through.
                     plan.fates[way as usize] = Fate::Pass;
                     drop(plan);
                     self.reset();
@@ -289,20 +283,13 @@ fn pump(state: &State, (way, connection): (Way, u64), mut from: TcpStream, mut t
         Way::ToClient => lock(&state.told).clone(),
     };
     let mut between = Between::default();
-    while let Ok(mut read @ 1..) = from.read(&mut buffer) {
-        let mut passed = state.admit(way, connection, &buffer[..read]);
-        if passed {
-            while state.delays(way)
-                && let Ok((more @ 1.., _)) = recv(&from, &mut buffer[read..], RecvFlags::DONTWAIT)
-            {
-                read += more;
-            }
-            passed = match &told {
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        let passed = state.admit(way, connection, &buffer[..read])
+            && match &told {
                 None => to.write_all(&buffer[..read]),
                 Some(told) => to.write_all(&told.tell(&mut between, &buffer[..read])),
             }
             .is_ok();
-        }
         if !passed {
             break;
         }

@@ -1,4 +1,4 @@
-//! The bed of an engine: everything that the shared tests need of it.
+//! What the shared tests need of an engine.
 
 use std::fmt;
 use std::process::Command;
@@ -29,7 +29,7 @@ pub struct Bed {
     pub death_is_noticed: bool,
     /// Whether the others can go on now that a process was stopped: it may have been inside what only one can do at a time.
     pub stands_aside: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Stored things that would stay for ever.
+    /// What the engine has stored that would stay for ever.
     pub endless: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
@@ -68,7 +68,7 @@ impl Bed {
     /// A client by a URL of this bed, with its lease.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// What the engine says.
     pub async fn connect(&self, url: &str) -> Result<Client> {
         Options::new().lease(self.lease).connect(url).await
     }

@@ -10,9 +10,9 @@ use leasehold_testkit::proxy::Fate;
 use crate::Bed;
 
 const TASKS: u32 = 50;
-/// The time for a client to lock again, from when the server answers.
+/// What a client may take to lock again, from when the server answers.
 const BACK: Duration = Duration::from_secs(1);
-/// The growth allowed to its process, in KiB: less than two KiB for each try of ten seconds.
+/// What its process may grow by, in KiB: less than two KiB for each try of ten seconds.
 const GROWTH: u64 = 8 * 1024;
 
 /// How long the server says nothing: 10 s, or what `LEASEHOLD_SILENCE` says in seconds.

@@ -10,12 +10,10 @@ const URLS: &[&str] = &[
     "redis+sentinel://localhost/main",
     "redis://localhost?replicas=1",
     "redlock://h1,h2,h3",
-    "postgres://app@localhost/db",
-    "postgres://app@localhost/db?commit=async",
-    "mysql://app@localhost/db",
+    "postgres://localhost/db",
+    "mysql://localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
-    "etcd://localhost",
 ];
 
 fn main() {

@@ -13,15 +13,15 @@
 //! | you want | take |
 //! |---|---|
 //! | one at a time | [`Mutex`] |
-//! | many readers, one writer | [`RwLock`] |
+//! | many who look, one who changes | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |
 //!
-//! # Promises
+//! # What is promised
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
-//! lets another holder in. If your process stands still it may still run one step before it looks: pass
+//! lets anybody else in. If your process stands still it may still run one step before it looks: pass
 //! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
 //! the tests cite.
 //!
@@ -31,7 +31,7 @@
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
-//! engines   memory file redis sql zookeeper etcd      a folder each; Redlock is a part of Redis
+//! engines   memory file redis sql zookeeper           a folder each; Redlock is a part of Redis
 //! line      the rule that all of them follow, pure
 //! ```
 
@@ -42,8 +42,6 @@ mod client;
 mod clock;
 mod error;
 mod fence;
-#[cfg(test)]
-mod fuzz;
 mod guard;
 mod identity;
 mod kinds;

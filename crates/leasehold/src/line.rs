@@ -3,8 +3,8 @@
 //! A pure state machine: no I/O, no clock of its own. It is the state of the `memory` and `file` engines, the
 //! specification every other engine is tested against, and what the model checker explores.
 //!
-//! Every operation first sweeps: it drops expired claims and grants to the claims that now fit, so that an answer never
-//! depends on when the last operation was. Then it does its own work, and grants again. It returns the [`Change`]s it
+//! Every operation first sweeps: it drops what has expired and grants to whoever now fits, so that an answer never
+//! depends on when somebody last looked. Then it does its own work, and grants again. It returns the [`Change`]s it
 //! caused to others, so that they can be told to their sessions; the claim that asks is told by the answer.
 
 mod words;
@@ -95,7 +95,7 @@ impl Line {
         self.places[self.held..].iter()
     }
 
-    /// Whether the line has no holder and no waiter.
+    /// Whether nobody holds or waits.
     pub fn is_idle(&self) -> bool {
         self.places.is_empty()
     }
@@ -117,7 +117,7 @@ impl Line {
         let first = self.waiters().len() == 0;
         let fits = first && self.fits(ask.mode.weight());
         if first && !fits {
-            // A try tells it too: a holder that only lingers gives up, and the next try gets in.
+            // A try tells it too: whoever only lingers gives up, and the next try gets in.
             changes.extend(self.holders().map(|place| place.change(What::Wanted)));
         }
         if !fits && !ask.waits {
@@ -165,7 +165,7 @@ impl Line {
         (Release::Released, changes)
     }
 
-    /// Drops every claim whose session said nothing for a lease, and grants to the claims that now fit.
+    /// Drops every claim whose session said nothing for a lease, and grants to whoever now fits.
     pub fn sweep(&mut self, at: Moment) -> Vec<Change> {
         self.sweep_dead(at, |_| false)
     }
@@ -188,7 +188,7 @@ impl Line {
         self.promote(at, changes);
     }
 
-    /// Takes the lock away from all its holders, or from the holder of one fence. Every later fence is larger.
+    /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
     pub fn evict(&mut self, fence: Option<Fence>, at: Moment) -> Vec<Change> {
         let mut changes = self.sweep(at);
         let meant = |place: &Place| match fence {
@@ -218,7 +218,7 @@ impl Line {
         }
     }
 
-    /// The changes of a sweep to other claims than the one that asks: an end told beside the answer could be taken for
+    /// What a sweep changed for others than the claim that asks: an end told beside the answer could be taken for
     /// the end of a claim that has just joined again.
     fn sweep_for(&mut self, changes: &mut Vec<Change>, asker: ClaimId, at: Moment) {
         self.sweep_into(changes, at, |_| false);
@@ -279,7 +279,7 @@ impl Line {
         self.held += 1;
     }
 
-    /// The unused part of a block can be given out again only while no later one was granted.
+    /// The unused part of a block can be given out again only while nobody was granted a later one.
     fn give_back(&mut self, first: u64, used: u32) {
         if self.last == block_end(first) {
             self.last = first + u64::from(used.clamp(1, FENCE_BLOCK)) - 1;

@@ -11,9 +11,10 @@ use super::tally::Tally;
 use crate::measure::{Outcome, Watch};
 use crate::memory::one_thread;
 
-/// Long enough that no lock is lost in a benchmark.
+/// Long enough that nobody loses a lock in a benchmark.
 const LEASE: Duration = Duration::from_secs(30);
 
+/// Who locks.
 enum Locker {
     Strict(leasehold::Client),
     Turns(leasehold::Client),
@@ -32,7 +33,7 @@ impl Locker {
                 manager.set_retry(u32::MAX, Duration::from_millis(2));
                 Self::Rslock(manager)
             }
-            _ => return Err("no locker has this name".into()),
+            _ => return Err("nobody locks like that".into()),
         })
     }
 
@@ -114,7 +115,7 @@ async fn one(
         let waited = locker.cycle(name).await?;
         tally.waited(waited);
         longest = longest.max(waited);
-        // A locker that waits when the time is over is served, and does not count.
+        // Who was waiting when the time was over is served, and does not count.
         times += u64::from(start.elapsed() < time);
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;

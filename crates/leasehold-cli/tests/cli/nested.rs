@@ -85,29 +85,3 @@ fn a_record_of_a_lock_that_has_ended_refuses_nothing() {
         .unwrap();
     assert_eq!(output.stdout, b"ran\n", "{output:?}");
 }
-
-#[test]
-fn reenter_is_refused_under_a_grant_for_less() {
-    let place = Place::new();
-    let reenter = |more: &str| format!("{LEASEHOLD} run x {more} --reenter -- echo ran");
-    let two = ["--permits", "2", "--of", "3"];
-    for (outer, inner, code) in [
-        (&["--shared"][..], "", 64),
-        (&["--shared"], "--shared", 0),
-        (&[], "--shared", 0),
-        (&two, "--permits 3 --of 3", 64),
-        (&two, "--permits 1 --of 3", 0),
-        (&two, "", 64),
-    ] {
-        let script = reenter(inner);
-        let args = [&["run", "x"], outer, &["--", "sh", "-c", &script]].concat();
-        let answer = place.leasehold(&args);
-        assert_eq!(answer.code, code, "{outer:?} {inner}: {answer:?}");
-        let less = answer.err.contains("for less than is asked for");
-        assert_eq!(
-            (less, answer.out.is_empty()),
-            (code == 64, code == 64),
-            "{answer:?}"
-        );
-    }
-}

@@ -1,4 +1,4 @@
-//! Secrets that other users must not see, and bytes that must not reach a terminal.
+//! What others may see, and what may reach a terminal.
 
 use crate::common::Place;
 

@@ -1,4 +1,4 @@
-//! The output of `status`.
+//! What `status` shows.
 
 use crate::common::{Place, until};
 use rustix::process::Signal;

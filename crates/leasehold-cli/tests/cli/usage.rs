@@ -1,4 +1,4 @@
-//! Help, messages about wrong arguments, and exit codes.
+//! What the command says about how it is called, and the codes it exits with.
 
 use crate::common::Place;
 
@@ -126,7 +126,6 @@ fn help_has_examples_and_the_table_of_exit_codes() {
         "mysql://",
         "sqlite:",
         "zookeeper://",
-        "etcd://",
     ] {
         assert!(help.out.contains(&format!("\n  {url}")), "{url}");
     }

@@ -1,4 +1,4 @@
-//! Effects that the resource took, in the order in which it stamped them.
+//! What the resource took, in the order in which it stamped it.
 
 use super::verdict::{Promise, Verdict};
 use crate::history::{Effect, History};

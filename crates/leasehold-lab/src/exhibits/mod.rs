@@ -29,17 +29,17 @@ const OURS: &str = "leasehold";
 pub struct Exhibit {
     /// Its word.
     pub name: &'static str,
-    /// The lock, as programs have it.
+    /// What people write.
     pub title: &'static str,
     /// Why it breaks.
     pub why: &'static str,
-    /// The promise that the checker must find broken.
+    /// What the checker must find broken.
     pub breaks: Promise,
     /// Where the lock is kept.
     on: On,
-    /// The steps of the clients.
+    /// Who does what when.
     schedule: fn(&mut Scene<'_>) -> Outcome<()>,
-    /// Leasehold's outcome of this schedule, beyond the usual.
+    /// What Leasehold says of this schedule beyond the usual.
     ours: Ours,
 }
 
@@ -91,6 +91,7 @@ pub fn run(names: &[String], into: &Path) -> Outcome<bool> {
     Ok(good)
 }
 
+/// What came of one play.
 struct Played {
     verdict: Verdict,
     remark: Option<String>,

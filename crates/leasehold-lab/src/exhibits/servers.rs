@@ -26,6 +26,7 @@ pub(super) enum On {
     ZooKeeper,
 }
 
+/// What runs.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     redis: Option<Redis>,
@@ -76,7 +77,7 @@ impl Servers {
         self.zookeeper.get_or_init(ZooKeeper::start)
     }
 
-    /// The replica does not know of writes to the master from here on.
+    /// Who wrote to the master meanwhile is not known to the replica.
     pub(super) fn cut_replication(&mut self) {
         if let Some(pair) = &self.pair {
             pair.between.set(Way::ToClient, Fate::Hold);

@@ -7,7 +7,7 @@ use leasehold::engine::Clock;
 use super::{Run, explore, shrink};
 use crate::Outcome;
 
-/// The sum of many seeds.
+/// What many seeds came to.
 #[derive(Debug, Default)]
 pub struct Sum {
     /// How many there were.

@@ -8,7 +8,7 @@ use super::program::{
 };
 use crate::random::Random;
 
-/// The features that a program uses.
+/// What a program makes use of.
 struct Swarm {
     random: Random,
     world: World,

@@ -1,4 +1,4 @@
-//! A small program, drawn from a seed.
+//! What a run does: a small program drawn from a seed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum Order {
     Late(Point),
 }
 
-/// The kind of a name.
+/// What a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One holder.
@@ -35,7 +35,7 @@ pub struct World {
     pub trip: Duration,
     /// The longest that a message or a task is late beyond that.
     pub longest: Duration,
-    /// The tasks that are late, and when.
+    /// Who is late when.
     pub order: Order,
     /// Whether calls and answers are lost.
     pub faults: bool,
@@ -86,7 +86,7 @@ pub enum Want {
     Both,
 }
 
-/// The scope of re-entry.
+/// Who may re-enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// No one.
@@ -110,7 +110,7 @@ pub struct Terms {
     pub linger: Duration,
     /// Past the turns of the process.
     pub strict: bool,
-    /// The scope of re-entry.
+    /// Who may re-enter.
     pub again: Again,
 }
 
@@ -142,13 +142,13 @@ pub enum Step {
 /// One task of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// The client.
+    /// Whose.
     pub client: usize,
-    /// Its steps.
+    /// What it does.
     pub steps: Vec<Step>,
 }
 
-/// An event that a client did not cause.
+/// What happens to a client without its doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// No call of the client gets through: it fails after a while, or never answers.
@@ -159,7 +159,7 @@ pub enum Fate {
     Unsure,
 }
 
-/// An event: the client, the kind, from when, how long.
+/// When it happens: to whom, what, from when, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
     /// Which client.
@@ -177,9 +177,9 @@ pub struct Hit {
 pub struct Program {
     /// Where it runs.
     pub world: World,
-    /// The tasks.
+    /// Who does what.
     pub tasks: Vec<Task>,
-    /// The events that hit them.
+    /// What happens to them.
     pub hits: Vec<Hit>,
 }
 

@@ -14,7 +14,7 @@ use crate::Outcome;
 pub struct Short {
     /// The seed of its delays.
     pub seed: u64,
-    /// The program.
+    /// What is done.
     pub program: Program,
     /// The promise.
     pub broken: Broken,

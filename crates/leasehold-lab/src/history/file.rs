@@ -47,7 +47,7 @@ impl Log {
         }
     }
 
-    /// The same log, for another task or process.
+    /// The same log, for somebody else.
     pub fn of(&self, who: impl Into<String>) -> Self {
         Self {
             who: who.into(),
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// The writer.
+    /// Who writes.
     pub fn who(&self) -> &str {
         &self.who
     }

@@ -8,7 +8,7 @@ use super::plant;
 use super::scenario::test_of;
 use crate::Outcome;
 
-/// A built copy of the library.
+/// What was built.
 pub(super) struct Copy {
     /// Where scenarios run and leave what they leave.
     pub(super) into: PathBuf,

@@ -23,11 +23,11 @@ pub struct Mutant {
     pub name: &'static str,
     /// The file below `crates/leasehold/src`.
     pub file: &'static str,
-    /// The text there, once.
+    /// What stands there, once.
     pub before: &'static str,
-    /// The text instead. In Rust `PLANTED` is whether this bug is on.
+    /// What stands there instead. In Rust `PLANTED` is whether this bug is on.
     pub after: &'static str,
-    /// The scenario that must catch it: arguments of `leasehold-lab`, or `test FILE NAME` for a test of the engines.
+    /// What must catch it: arguments of `leasehold-lab`, or `test FILE NAME` for a test of the engines.
     pub scenario: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The deployment of a torture: servers of ours behind proxies, or those of a given URL.
+//! What a torture locks in: servers of ours behind proxies, or a URL that somebody else keeps.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,9 @@ use crate::Outcome;
 /// An engine that is set up by its word.
 struct Engine {
     word: &'static str,
+    /// What can be done to it.
     faults: &'static [FaultKind],
-    /// Faults under which it keeps exclusion as it is set up here, though the engine cannot know that.
+    /// What it keeps exclusion under as it is set up here, though the engine cannot know that.
     kept: &'static [FaultKind],
     /// The lease in milliseconds, unless told otherwise.
     lease: u64,
@@ -46,8 +47,6 @@ const ENGINES: [Engine; 11] = [
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
-    engine("etcd", served!(ServerKill ServerPause ClockStep), 1500),
-    engine("etcd-cluster", served!(LeaderKill ServerPause), 1500),
 ];
 
 const fn engine(word: &'static str, faults: &'static [FaultKind], lease: u64) -> Engine {
@@ -139,7 +138,7 @@ impl Deployment {
         }
     }
 
-    /// The URL of a worker; stays the same over restarts.
+    /// What a worker connects to; stays the same over restarts.
     pub(super) fn url_of(&self, worker: u64) -> String {
         match self.networks.get(worker as usize) {
             Some(network) => network.through(&self.url),

@@ -17,7 +17,7 @@ pub(crate) struct Gate {
     log: Log,
 }
 
-/// The state of one name.
+/// What is kept of one name.
 #[derive(Debug, Default)]
 struct Door {
     fence: u64,

@@ -74,9 +74,9 @@ pub(super) struct Run<'a> {
     deployment: Deployment,
     pub(super) workers: Vec<Worker>,
     pub(super) asked: Asked,
-    /// The stopped workers, and when they go on; the life tells whether it is still the one that was stopped.
+    /// Who goes on when; the life tells whether it is still the one that was stopped.
     resumes: Vec<(Instant, usize, u64)>,
-    /// The disturbances of servers and networks now, and the places where.
+    /// What is wrong with servers and networks now, and the places where.
     disturbed: JoinSet<Outcome<Place>>,
     /// Where something is wrong, or was until then.
     places: HashMap<Place, Option<Instant>>,
@@ -104,7 +104,7 @@ impl Run<'_> {
             sleep_until(next_fault.min(next_resume).min(tick).min(end)).await;
             let now = Instant::now();
             self.resume_those_due(now)?;
-            self.notice_ends()?;
+            self.notice_what_is_over()?;
             if let Some(fault) = faults.next_if(|fault| start + fault.at <= now) {
                 self.hit(&fault).await?;
             }
@@ -133,7 +133,7 @@ impl Run<'_> {
             let _ = over??;
         }
         match self.deployment.servers() {
-            Some(servers) => note_moves(&servers, &self.log).await,
+            Some(servers) => note_what_moved(&servers, &self.log).await,
             None => Ok(()),
         }
     }
@@ -161,7 +161,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn notice_ends(&mut self) -> Outcome<()> {
+    fn notice_what_is_over(&mut self) -> Outcome<()> {
         while let Some(over) = self.disturbed.try_join_next() {
             let _ = self.places.insert(over??, Some(Instant::now()));
         }
@@ -194,7 +194,7 @@ impl Run<'_> {
                 }
                 stopped
             }
-            // While the servers are out of order it is not known whether an eviction happened.
+            // Of a lock that is taken away while the servers are out of order nobody knows whether it was.
             FaultKind::Evict if self.places.get(&Place::Servers) == Some(&None) => false,
             FaultKind::Evict => self.evict(fault.draw).await?,
             // Servers are hit one fault after the other, each kind in its turn.
@@ -302,7 +302,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
         let fault = kind.word().into();
         log.note(0, What::Fault { fault, on });
     };
-    note_moves(&servers, &log).await?;
+    note_what_moved(&servers, &log).await?;
     note(true);
     with_servers(&servers, move |servers| servers.begin(kind, draw)).await?;
     sleep(match kind {
@@ -313,7 +313,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
     .await;
     with_servers(&servers, move |servers| servers.end(kind)).await?;
     if kind == FaultKind::ClockStep {
-        // Grants from before the clock went back last longer by so much.
+        // What was granted before the clock went back lasts longer by so much.
         sleep(LONGEST_STEP).await;
     }
     note(false);
@@ -321,7 +321,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
 }
 
 /// Notes a fault of the servers that was not ours: it began at an unknown time since all was well.
-async fn note_moves(servers: &Shared, log: &Log) -> Outcome<()> {
+async fn note_what_moved(servers: &Shared, log: &Log) -> Outcome<()> {
     if let Some((kind, since)) = with_servers(servers, |servers| servers.moved()).await? {
         let fault = |on| What::Fault {
             fault: unasked(kind),

@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::history::Log;
 use crate::random::Random;
 
-/// The command line of a worker process.
+/// What a worker process is told on its command line.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// Where to lock.
@@ -105,15 +105,11 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
 /// When a dead holder's lock has surely passed on. Its last words may arrive after its death, and in ZooKeeper its session
-/// has to end first, and in etcd its lease: whole seconds, and half a second until the server looks.
+/// has to end first.
 fn dead_after(work: &Work) -> Duration {
     match work.url.split([':', '+']).next() {
         Some("file" | "sqlite") => work.lease,
         Some("zookeeper") => work.lease * 4 / 3 + ON_THE_WAY,
-        Some("etcd") => {
-            let lease = (work.lease * 4 / 3).as_millis().div_ceil(1000).max(2);
-            Duration::from_secs(lease as u64) + ON_THE_WAY * 2
-        }
         _ => work.lease + ON_THE_WAY,
     }
 }

@@ -1,4 +1,4 @@
-//! Shared by the servers of databases: a user, a directory, a port, and being started again.
+//! What the servers of databases have in common: a user, a directory, a port, and being started again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,7 +157,7 @@ impl Host {
         self.disk.as_ref().expect("a disk of its own")
     }
 
-    /// Its output so far.
+    /// What it said so far.
     pub fn output(&self) -> String {
         let running = self.running.as_ref();
         running.map(Running::output).unwrap_or_default()
@@ -175,7 +175,7 @@ impl Host {
     /// The same, with the error.
     ///
     /// # Errors
-    /// The message of the package's client.
+    /// What the package's client said.
     pub fn try_sql(&self, statement: &str) -> Result<String, String> {
         (self.ask)(self.port, statement)
     }
@@ -192,7 +192,7 @@ impl Host {
     }
 }
 
-/// The output of a client program, or its error.
+/// What a client program printed, or what it complained about.
 pub(super) fn printed(mut client: Command, package: &str) -> Result<String, String> {
     let done = client.output().unwrap_or_else(|error| {
         panic!("{client:?} does not run ({error}): run scripts/servers {package}")

@@ -53,7 +53,7 @@ impl PgBouncer {
         format!("postgres://lab@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Its output so far.
+    /// What it said so far.
     pub fn output(&self) -> String {
         self.running.output()
     }

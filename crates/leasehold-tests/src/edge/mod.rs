@@ -35,7 +35,7 @@ pub enum Ending {
 /// four times as close, after it.
 const OFFSETS: i64 = 21;
 
-/// The clients around the edge, besides the dead process.
+/// Who acts around the edge, besides the dead process.
 struct Cast {
     newcomer: Client,
     /// Of the claims that wait: their calls are made when the test wants them.
@@ -84,7 +84,7 @@ pub async fn passes_on(bed: &Bed, engine: impl Engine, ending: Ending) {
     );
 }
 
-/// One scene: the outcome of each name.
+/// One scene: what came of each name.
 async fn play(
     bed: &Bed,
     cast: &Arc<Cast>,
@@ -155,7 +155,7 @@ fn names(bed: &Bed, scene: Scene, ending: Ending) -> Vec<Arc<Name>> {
     let half = i64::try_from(bed.step.as_micros()).expect("short") / 2;
     let shift = half * i64::from(ending == Ending::Killed);
     let around = (0..OFFSETS).map(|n| (2 * n - OFFSETS + 1) * 2 * half + shift);
-    // Most goes wrong just after the end: the ended claim is still stored.
+    // Most goes wrong just after the end: what has ended is still there.
     let after = (0..OFFSETS).map(|n| n * half + shift / 2);
     let all = around.chain(after);
     let all = all.flat_map(|offset| scene.arrivals().map(|arrival| (offset, arrival)));
@@ -174,7 +174,7 @@ async fn look(cast: &Cast, names: &[Arc<Name>]) -> Vec<LineView> {
     lines
 }
 
-/// The names that are still in use after all have left.
+/// What is still in use after all have left.
 async fn left(cast: &Cast, names: &[Arc<Name>]) -> Option<Result<(), String>> {
     let gone = eventually("nothing is left", async || match look(cast, names).await {
         lines if lines.is_empty() => Ok(()),

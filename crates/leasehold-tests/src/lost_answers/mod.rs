@@ -1,4 +1,4 @@
-//! Every operation, cut at each of its messages, in both directions: the caller's answer is true, no other claim is
+//! Every operation, cut at each of its messages, in both directions: what the caller is told is true, no other claim is
 //! touched, and nothing stays.
 
 mod operation;
@@ -85,7 +85,7 @@ async fn each_message(
     (format!("{operation:?} {way:?}"), messages, wrong)
 }
 
-/// The fences of the holders of a name, and the number of waiters, as seen without a proxy.
+/// The fences of those who hold a name, and how many wait, as seen without a proxy.
 async fn seen(direct: &Client, name: &str) -> (Vec<u64>, usize) {
     let query = Query::name(Name::new(name).expect("a name"));
     let lines = direct.inspect(&query).await.expect("inspected");

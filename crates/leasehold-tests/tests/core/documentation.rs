@@ -1,4 +1,4 @@
-//! The documentation agrees with the code.
+//! What the documentation says is what the code says.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,9 @@ const URLS: &[&str] = &[
     "redis://localhost?replicas=1",
     "redlock://h1,h2,h3",
     "postgres://app@localhost/db",
-    "postgres://app@localhost/db?commit=async",
     "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
-    "etcd://localhost",
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Above the engines: the session under faults, the layers, and the documentation.
+//! What is above the engines: the session under faults, the layers, and what the documentation says.
 
 mod architecture;
 mod closing;

@@ -1,4 +1,4 @@
-//! The terms of a request, and work under a lock.
+//! What is asked for on which terms, and work under a lock.
 
 use std::time::Duration;
 

@@ -4,4 +4,3 @@ mod contract;
 mod edge;
 mod hazards;
 mod isolation;
-mod runtimes;

@@ -1,4 +1,4 @@
-//! A damaged line costs the other lines of the same client nothing.
+//! What is wrong with one line costs the other lines of the same client nothing.
 
 use std::time::Duration;
 

@@ -17,5 +17,4 @@ mod redisson;
 mod redlock;
 mod rights;
 mod rule;
-mod runtimes;
 mod servers;

@@ -1,4 +1,4 @@
-//! The beds of the databases.
+//! What the shared tests need of each database.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -3,7 +3,6 @@
 mod bad_names;
 mod beds;
 mod contract;
-mod crowd;
 mod edge;
 mod effect;
 mod hazards;
@@ -15,6 +14,5 @@ mod network;
 mod overload;
 mod roles;
 mod rule;
-mod runtimes;
 mod servers;
 mod tables;

@@ -1,4 +1,4 @@
-//! The beds of ZooKeeper.
+//! What the shared tests need of ZooKeeper.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -7,4 +7,3 @@ mod hazards;
 mod interop;
 mod lost_answers;
 mod overload;
-mod runtimes;

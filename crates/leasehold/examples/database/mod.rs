@@ -6,7 +6,7 @@ use leasehold::sql::{Database, Transaction, Value};
 use mysql_async::prelude::Queryable;
 use tokio_postgres::types::ToSql;
 
-/// Any error of a client.
+/// Whatever a client fails with.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A connection of the caller's own.

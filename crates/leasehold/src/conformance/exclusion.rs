@@ -1,4 +1,4 @@
-//! P1 to P3, P13: exclusion.
+//! P1 to P3, P13: who may hold at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

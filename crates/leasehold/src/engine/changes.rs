@@ -1,4 +1,4 @@
-//! Events and errors from the changes and answers of a line.
+//! How a line engine speaks of what its line said.
 
 use super::{Ended, Event, RW_CAPACITY};
 use crate::claim::Claim;
@@ -20,7 +20,7 @@ impl Claim {
 }
 
 impl Change {
-    /// The event to tell the claim's session. An eviction needs the evictor and the reason.
+    /// The event to tell the claim's session. An eviction needs to know who and why.
     pub fn event(&self, evicted: Option<&Ended>) -> Event {
         match self.what {
             What::Granted(held) => Event::Granted(self.claim, held),
@@ -47,7 +47,7 @@ impl From<Refusal> for Error {
             Refusal::Weight => Self::new(
                 ErrorKind::Invalid,
                 Step::Claim,
-                "more permits were asked for than the name has: ask for at most its number",
+                "more was asked for than there is",
             ),
             Refusal::Fences => Self::new(
                 ErrorKind::Unavailable,

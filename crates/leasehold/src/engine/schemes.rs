@@ -47,7 +47,6 @@ const OPENERS: &[Opener] = &[
     opener!(["file"], "file", crate::engines::file::open),
     opener!(REDIS, "redis", crate::engines::redis::open),
     opener!(["zookeeper"], "zookeeper", crate::engines::zookeeper::open),
-    opener!(["etcd", "etcds"], "etcd", crate::engines::etcd::open),
     opener!(
         ["postgres", "postgresql"],
         "postgres",

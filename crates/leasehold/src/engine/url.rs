@@ -7,12 +7,7 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(
-    feature = "zookeeper",
-    feature = "etcd",
-    feature = "postgres",
-    feature = "mysql"
-))]
+#[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
 use super::Host;
 use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -40,14 +35,8 @@ pub struct Url {
     params: Vec<(String, String)>,
 }
 
-/// The value of an option with one of these in its name is never shown, misspelled or not.
-const SECRETS: &[&str] = &["pas", "pwd", "token", "auth", "secret", "cred"];
-
-/// Whether the value of an option may be a secret.
-fn is_secret(name: &str) -> bool {
-    let name = name.to_lowercase();
-    SECRETS.iter().any(|secret| name.contains(secret))
-}
+/// Options whose value is never shown.
+const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
 
 const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
      and options encode / as %2F, ? as %3F and @ as %40";
@@ -67,7 +56,7 @@ impl Url {
             None => ("", place),
         };
         let names_hosts = schemes::names_hosts(&scheme);
-        // The text after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
         let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
         if misplaced && (names_hosts || !authority.is_empty()) {
             return Err(bad(MISPLACED.to_owned()));
@@ -116,12 +105,7 @@ impl Url {
     }
 
     /// The hosts taken apart, each with this port if it was given none.
-    #[cfg(any(
-        feature = "zookeeper",
-        feature = "etcd",
-        feature = "postgres",
-        feature = "mysql"
-    ))]
+    #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
@@ -169,7 +153,7 @@ impl Params {
     }
 
     /// Whether something is on; off if it was not given.
-    #[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
+    #[cfg(any(feature = "redis", feature = "zookeeper"))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name).as_deref() {
             None | Some("0" | "false") => Ok(false),
@@ -178,7 +162,7 @@ impl Params {
         }
     }
 
-    /// Refuses options that the engine did not take.
+    /// Refuses what nobody took.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.
@@ -222,7 +206,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.
@@ -259,7 +243,11 @@ impl fmt::Display for Url {
         }
         write!(f, "{}{}", self.hosts.join(","), self.path)?;
         for (at, (name, value)) in self.params.iter().enumerate() {
-            let value = if is_secret(name) { "***" } else { value };
+            let value = if SECRET_PARAMS.contains(&name.as_str()) {
+                "***"
+            } else {
+                value
+            };
             write!(f, "{}{name}={value}", if at == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The answer of `inspect`.
+//! What `inspect` shows.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,11 +31,11 @@ impl Query {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineView {
-    /// The name of the lock.
+    /// What is locked.
     pub name: Name,
-    /// The holders, in order of arrival.
+    /// Who holds it, in order of arrival.
     pub holders: Vec<ClaimView>,
-    /// The waiters, in order of arrival.
+    /// Who waits, in order of arrival.
     pub waiters: Vec<ClaimView>,
 }
 
@@ -59,7 +59,7 @@ pub struct ClaimView {
     pub fence: Option<Fence>,
     /// How the name is claimed.
     pub mode: Mode,
-    /// The process that claims, if it is known.
+    /// Whose claim it is, if that is known.
     pub who: Option<Identity>,
     /// When it joined the line.
     pub since: SystemTime,

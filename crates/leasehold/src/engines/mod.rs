@@ -1,17 +1,15 @@
 //! The engines, a folder each.
 
-#[cfg(feature = "etcd")]
-pub(crate) mod etcd;
 #[cfg(feature = "file")]
 pub(crate) mod file;
 pub(crate) mod memory;
-#[cfg(any(feature = "zookeeper", feature = "etcd"))]
+#[cfg(feature = "zookeeper")]
 mod ordered;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod sql;
-#[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 mod tls;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;

@@ -13,12 +13,12 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::engine::Params;
 
-/// The authorities that are trusted, and the certificate shown to the server.
+/// What is trusted, and who we are to the server.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Reads `tls`, `ca`, `cert` and `key`; none without TLS. The scheme may ask for it as well.
+    /// What `tls`, `ca`, `cert` and `key` say; none without TLS. The scheme may ask for it as well.
     pub(super) fn of(params: &mut Params, scheme: bool) -> Result<Option<Self>, String> {
         let wanted = params.flag("tls")? || scheme;
         let [ca, cert, key] = ["ca", "cert", "key"].map(|name| params.take(name));
@@ -31,17 +31,9 @@ impl Tls {
         let own = match (&cert, &key) {
             (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
             (None, None) => None,
-            _ => return Err("cert and key are a pair: give both, or neither".to_owned()),
+            _ => return Err("cert and key come together".to_owned()),
         };
         Self::new(ca.as_deref().map(Path::new), own).map(Some)
-    }
-
-    /// Offers this protocol to the server when greeting it.
-    #[cfg(feature = "etcd")]
-    pub(super) fn speaking(&self, protocol: &[u8]) -> Self {
-        let mut config = ClientConfig::clone(&self.0);
-        config.alpn_protocols = vec![protocol.to_vec()];
-        Self(Arc::new(config))
     }
 
     /// Greets a server, which must have a certificate for this host.
@@ -94,10 +86,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| unusable(path, &error))?;
     if found.is_empty() {
-        return Err(unusable(
-            path,
-            &"there is no certificate in it; a PEM file is expected",
-        ));
+        return Err(unusable(path, &"it has no certificate"));
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
+//! What people call: each kind is a mode of claiming, on the same terms.
 
 mod multi;
 mod mutex;
@@ -23,7 +23,7 @@ use crate::claim::Mode;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::guard::Guard;
 use crate::name::Name;
-use crate::turns::{Queue, Request, Terms, Turns};
+use crate::turns::{Ask, Local, Terms, Turns};
 
 /// A name on some terms: what every kind is made of.
 #[derive(Clone)]
@@ -37,14 +37,14 @@ pub(crate) struct Handle {
 /// A bad name is reported when the lock is asked for, so that handles can be made without a `?`.
 #[derive(Clone)]
 enum Target {
-    Line(Arc<Queue>),
+    Line(Arc<Local>),
     Bad(String),
 }
 
 impl Handle {
     pub(crate) fn new(turns: &Arc<Turns>, name: &str, terms: Terms) -> Self {
-        let target = match turns.queue(name) {
-            Ok(queue) => Target::Line(queue),
+        let target = match turns.local(name) {
+            Ok(local) => Target::Line(local),
             Err(_) => Target::Bad(name.to_owned()),
         };
         Self {
@@ -54,15 +54,15 @@ impl Handle {
         }
     }
 
-    /// Checks the name, the terms and the mode, and builds the request.
-    fn request(
+    /// What is asked of which line.
+    fn ask(
         &self,
         mode: Mode,
         waits: bool,
         place: &'static Location<'static>,
-    ) -> Result<(&Arc<Queue>, Request)> {
-        let queue = match &self.target {
-            Target::Line(queue) => queue,
+    ) -> Result<(&Arc<Local>, Ask)> {
+        let local = match &self.target {
+            Target::Line(local) => local,
             Target::Bad(name) => {
                 return Err(Name::new(name)
                     .err()
@@ -71,8 +71,8 @@ impl Handle {
         };
         self.terms.check()?;
         mode.check()?;
-        let now = queue.now();
-        Ok((queue, Request::new(mode, waits, &self.terms, place, now)))
+        let now = local.now();
+        Ok((local, Ask::new(mode, waits, &self.terms, place, now)))
     }
 
     async fn take(
@@ -81,18 +81,18 @@ impl Handle {
         waits: bool,
         place: &'static Location<'static>,
     ) -> Result<Option<Guard>> {
-        let (queue, request) = self.request(mode, waits, place)?;
-        Ok(queue.take(&request).await?.map(Guard::new))
+        let (local, ask) = self.ask(mode, waits, place)?;
+        Ok(local.take(&ask).await?.map(Guard::new))
     }
 
     async fn wait(&self, mode: Mode, place: &'static Location<'static>) -> Result<Guard> {
-        let (queue, request) = self.request(mode, true, place)?;
-        let turn = queue.take(&request).await?;
+        let (local, ask) = self.ask(mode, true, place)?;
+        let turn = local.take(&ask).await?;
         turn.map(Guard::new).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unavailable,
                 Step::Claim,
-                "the engine answered busy to a request that waits: ask again",
+                "the engine would not let us wait",
             )
         })
     }
@@ -114,11 +114,11 @@ impl Handle {
         late: Pin<&mut Sleep>,
         place: &'static Location<'static>,
     ) -> Result<Option<Guard>> {
-        let (queue, request) = self.request(mode, true, place)?;
+        let (local, ask) = self.ask(mode, true, place)?;
         tokio::select! {
             biased;
-            taken = queue.take(&request) => Ok(taken?.map(Guard::new)),
-            () = late => queue.out_of_time(&request).map(|()| None),
+            taken = local.take(&ask) => Ok(taken?.map(Guard::new)),
+            () = late => local.out_of_time(&ask).map(|()| None),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Handle {
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.target {
-            Target::Line(queue) => write!(f, "{:?}", queue.name()),
+            Target::Line(local) => write!(f, "{:?}", local.name()),
             Target::Bad(name) => write!(f, "{name:?} (not a name)"),
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::Queue;
-use super::request::Request;
+use super::ask::Ask;
+use super::local::Local;
 use crate::engine::Release;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
@@ -13,24 +13,24 @@ use crate::session::Grant;
 /// One use of a grant by one task. Dropping it ends the turn, in the background where the engine must be told.
 pub(crate) struct Turn {
     /// None once it has ended.
-    queue: Option<Arc<Queue>>,
+    local: Option<Arc<Local>>,
     grant: Arc<Grant>,
     fence: Fence,
 }
 
-/// The use of a grant after a turn on it has ended.
+/// What to do with a grant when a turn on it has ended.
 pub(super) enum End {
     /// Another task uses it, or it is kept for a while.
     Kept,
     /// No task needs it: give it back.
-    Release,
+    GiveBack,
 }
 
 impl Turn {
-    pub(super) fn new(queue: Arc<Queue>, grant: Arc<Grant>, fence: Fence) -> Self {
-        let queue = Some(queue);
+    pub(super) fn new(local: Arc<Local>, grant: Arc<Grant>, fence: Fence) -> Self {
+        let local = Some(local);
         Self {
-            queue,
+            local,
             grant,
             fence,
         }
@@ -47,71 +47,69 @@ impl Turn {
     /// Ends the turn and says whether the lock was still held.
     pub(crate) async fn release(mut self) -> Result<Release> {
         match self.end() {
-            Some(queue) => queue.manager().release(&self.grant).await,
+            Some(local) => local.keeper().give_back(&self.grant).await,
             None if self.grant.why_lost().is_some() => Ok(Release::Gone),
             None => Ok(Release::Released),
         }
     }
 
     /// Ends the turn, once. Says where the grant is to be given back, if it is.
-    fn end(&mut self) -> Option<Arc<Queue>> {
-        let queue = self.queue.take()?;
-        match queue.finish(&self.grant, self.fence) {
-            End::Release => Some(queue),
+    fn end(&mut self) -> Option<Arc<Local>> {
+        let local = self.local.take()?;
+        match local.finish(&self.grant, self.fence) {
+            End::GiveBack => Some(local),
             End::Kept => None,
         }
     }
 
     /// Goes on as a reader.
     pub(crate) async fn downgrade(&self) -> Result<()> {
-        let Some(queue) = &self.queue else {
+        let Some(local) = &self.local else {
             return Ok(());
         };
-        queue.downgrade(&self.grant, self.fence).await
+        local.downgrade(&self.grant, self.fence).await
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(queue) = self.end() {
-            queue.manager().discard(&self.grant);
+        if let Some(local) = self.end() {
+            local.keeper().discard(&self.grant);
         }
     }
 }
 
 /// The right of one task at a time to go to the engine for a name. Dropping it lets the next one go.
-pub(super) struct EngineTurn {
+pub(super) struct Front {
     /// None once it was used.
-    queue: Option<Arc<Queue>>,
+    local: Option<Arc<Local>>,
 }
 
-impl EngineTurn {
-    pub(super) fn new(queue: &Arc<Queue>) -> Self {
-        let queue = Some(queue.clone());
-        Self { queue }
+impl Front {
+    pub(super) fn new(local: &Arc<Local>) -> Self {
+        let local = Some(local.clone());
+        Self { local }
     }
 
-    /// The engine, or the way to it, failed. An error of this request alone lets the next task go.
+    /// The engine, or the way to it, failed. What concerns this request alone lets the next task go.
     pub(super) fn failed(mut self, error: &Error, lease: Duration) {
         if error.is_for_all()
-            && let Some(queue) = self.queue.take()
+            && let Some(local) = self.local.take()
         {
-            queue.fail_engine(error, lease);
+            local.fail_front(error, lease);
         }
     }
 
     /// The engine said yes.
-    pub(super) fn granted(mut self, request: &Request, grant: Arc<Grant>) -> Option<Turn> {
-        self.queue
-            .take()
-            .map(|queue| queue.enter(request, grant, true))
+    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Option<Turn> {
+        self.local.take().map(|local| local.enter(ask, grant, true))
     }
 }
 
-impl Drop for EngineTurn {
+impl Drop for Front {
     fn drop(&mut self) {
-        if let Some(queue) = &self.queue {
-            queue.leave_engine();
+        if let Some(local) = &self.local {
+            local.leave_front();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One step of a random history of two sessions.
+/// What a random history does to two sessions.
 #[derive(Debug, Clone)]
 enum Step {
     Claim {

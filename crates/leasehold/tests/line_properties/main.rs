@@ -202,7 +202,7 @@ fn apply(line: &mut Line, op: &Op, at: Moment) -> (Answer, Vec<Change>) {
     }
 }
 
-/// A repeated message changes nothing and gets the same answer; a released claim is gone.
+/// A repeated message changes nothing and gets the same answer; what was released is gone.
 fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     let still_there = line.places().all(|place| place.deadline > at.now);
     if op.asker().is_none() || !still_there {
@@ -217,7 +217,7 @@ fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     }
 }
 
-/// A sweep just before makes no difference.
+/// It makes no difference whether somebody swept just before.
 fn swept_before(mut line: Line, after: &Line, op: &Op, at: Moment, said: (&Answer, &Vec<Change>)) {
     if matches!(op, Op::SweepDead(_)) {
         // A sweep before it might grant to the dead first.

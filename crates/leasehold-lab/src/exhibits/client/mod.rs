@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use crate::Outcome;
 
-/// Both ends of a channel: a client that is granted tells it.
+/// Both ends of a channel: whoever is granted tells it.
 type Post<T> = (UnboundedSender<T>, UnboundedReceiver<T>);
 
-/// A client's belief.
+/// What a client believes.
 struct Held {
     /// 0 where there are none.
     fence: u64,
@@ -46,10 +46,10 @@ trait Lock: Send {
         poll(self, name, patience, desk).await
     }
 
-    /// Whether the caller is told that it had held the lock until then.
+    /// What the caller is told: whether it had held the lock until then.
     async fn unlock(&mut self, desk: &mut Desk) -> Outcome<bool>;
 
-    /// Its present belief, in words; broken locks do not look.
+    /// What it now believes, in words; broken locks do not look.
     fn look(&self) -> String {
         "as before".to_owned()
     }
@@ -78,7 +78,7 @@ async fn poll<L: Lock + ?Sized>(
     }
 }
 
-/// The client's name, and its commands.
+/// Who the client is, and what it is told.
 struct Desk {
     who: String,
     lease: Duration,

@@ -6,7 +6,7 @@ use crate::mutants::Mutant;
 pub(super) const DELIVERY: &[Mutant] = &[
     mutant(
         "an end that overtakes its answer is forgotten",
-        "session/acquire.rs",
+        "session/asking.rs",
         "let standing = match early {",
         "let early = early.filter(|news| !PLANTED || !matches!(news, News::Ended(_)));\n        let standing = match early {",
         EXPLORE,
@@ -27,7 +27,7 @@ pub(super) const DELIVERY: &[Mutant] = &[
     ),
     mutant(
         "a wish told with a downgrade is forgotten",
-        "session/manager.rs",
+        "session/keeper.rs",
         "if held.wanted {",
         "if !PLANTED && held.wanted {",
         EXPLORE,
@@ -41,21 +41,21 @@ pub(super) const DELIVERY: &[Mutant] = &[
     ),
     mutant(
         "turns go on after a shutdown",
-        "turns/queue.rs",
-        "if self.manager.is_closing() {",
-        "if !PLANTED && self.manager.is_closing() {",
+        "turns/local.rs",
+        "if self.keeper.is_closing() {",
+        "if !PLANTED && self.keeper.is_closing() {",
         EXPLORE,
     ),
     mutant(
         "a shutdown does not tell those who wait for a turn",
-        "turns/queue.rs",
+        "turns/local.rs",
         "self.state.lock().fail(&closed, Duration::MAX, &mut wakes);",
         "if !PLANTED {\n            self.state.lock().fail(&closed, Duration::MAX, &mut wakes);\n        }",
         EXPLORE,
     ),
     mutant(
         "a shutdown waits for a server that is silent",
-        "session/manager.rs",
+        "session/keeper.rs",
         "within(rest.max(CLOSING), self.session.close())",
         "within(if PLANTED { Duration::from_secs(3600) } else { rest.max(CLOSING) }, self.session.close())",
         EXPLORE,
@@ -77,13 +77,13 @@ pub(super) const DELIVERY: &[Mutant] = &[
     mutant(
         "what lingers outlives its client",
         "turns/mod.rs",
-        "queue.release_idle();",
-        "if !PLANTED {\n                queue.release_idle();\n            }",
+        "local.give_up_idle();",
+        "if !PLANTED {\n                local.give_up_idle();\n            }",
         EXPLORE,
     ),
     mutant(
         "an outage answers busy",
-        "turns/queue.rs",
+        "turns/local.rs",
         "        if busy {",
         "        if PLANTED || busy {",
         EXPLORE,

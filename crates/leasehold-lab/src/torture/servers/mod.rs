@@ -1,6 +1,5 @@
 //! The servers of a run, and what is done to them.
 
-mod etcd;
 mod redis;
 mod redlock;
 mod sql;
@@ -12,9 +11,9 @@ use leasehold::engine::Micros;
 
 use super::faults::FaultKind;
 
-/// Servers of ours. An error of theirs is a panic, as it is in the test kit.
+/// Servers of ours. What goes wrong with them is a panic, as it is in the test kit.
 pub(super) trait Servers: std::fmt::Debug + Send {
-    /// The URL without a proxy.
+    /// What to connect to, straight.
     fn url(&self) -> String;
 
     /// The ports that workers reach through proxies of their own.
@@ -58,8 +57,6 @@ pub(super) fn start(word: &str) -> Box<dyn Servers> {
         "mariadb" => Box::new(sql::Maria::start()),
         "zookeeper" => Box::new(zookeeper::Alone::start()),
         "zookeeper-ensemble" => Box::new(zookeeper::Three::start()),
-        "etcd" => Box::new(etcd::Alone::start()),
-        "etcd-cluster" => Box::new(etcd::Three::start()),
         other => unreachable!("{other} has no servers"),
     }
 }

@@ -248,7 +248,7 @@ impl Sequence {
         assert!(!did.after.ends.contains(&-1), "an end: {}", self.context());
     }
 
-    /// The line's answer.
+    /// What the line says.
     fn expected(&mut self, op: &Op, at: Moment) -> (Vec<String>, Vec<Change>) {
         match op {
             Op::Claim(ask) => {

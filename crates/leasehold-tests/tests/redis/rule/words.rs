@@ -1,4 +1,4 @@
-//! Arguments and answers of the script, beside those of the line.
+//! What the script is told and what it says, beside what the line says.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn claim_text(id: ClaimId) -> String {
     format!("{:032x}", id.as_u128())
 }
 
-/// The operation, the mark and the arguments.
+/// What to do, the mark and the arguments.
 pub(crate) fn word_list<const N: usize>(what: &str, words: [String; N]) -> Vec<Vec<u8>> {
     let first = [what.into(), b"m".to_vec()];
     first
@@ -109,7 +109,7 @@ pub(crate) fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> 
         .collect()
 }
 
-/// The messages to each process, in order.
+/// What each process is told, in order.
 pub(crate) fn messages(changes: &[Change]) -> BTreeMap<String, Vec<String>> {
     let mut messages = BTreeMap::<_, Vec<_>>::new();
     for change in changes {

@@ -1,4 +1,4 @@
-//! Checks for either library.
+//! What holds with either library.
 
 use std::time::Duration;
 

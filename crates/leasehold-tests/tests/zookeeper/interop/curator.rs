@@ -1,4 +1,4 @@
-//! Curator: its own recipes besides.
+//! Curator: what only it has besides.
 
 use std::time::Duration;
 

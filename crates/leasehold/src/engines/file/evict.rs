@@ -1,4 +1,4 @@
-//! Eviction, with a trace: the evictor, the holder, the time and the reason.
+//! Taking a lock away, with a trace: who took what from whom, when and why.
 
 use std::io::Write;
 

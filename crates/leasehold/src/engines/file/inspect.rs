@@ -1,4 +1,4 @@
-//! `inspect` of a directory. Changes nothing.
+//! What `inspect` shows of a directory. Looking changes nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -169,7 +169,7 @@ impl<'a, D: Deployment> Life<'a, D> {
         commands: &mut mpsc::UnboundedReceiver<Command>,
         early: &mut Vec<Command>,
     ) -> End {
-        if !self.ticket.claim.waits && matches!(found, Found::Waits { .. } | Found::Busy) {
+        if !self.ticket.claim.waits && matches!(found, Found::Waits { .. }) {
             return match self.place.leave().await {
                 Ok(_) => End::Busy,
                 Err(fail) => fail.into(),
@@ -232,7 +232,6 @@ impl<'a, D: Deployment> Life<'a, D> {
         let (id, lease) = (self.ticket.claim.id, self.ticket.claim.lease);
         match found {
             Found::Gone => return Ok(Some(End::Ended(self.place.why_gone().await))),
-            Found::Busy => return Ok(Some(End::Busy)),
             Found::Waits {
                 ahead,
                 watch,

@@ -22,12 +22,10 @@ pub(super) enum Found {
         watch: Watch,
         behind: Option<Watch>,
     },
-    /// No node was made, because the claim would have had to wait.
-    Busy,
     Gone,
 }
 
-/// The state of a holder's own node.
+/// What a holder's own node says.
 pub(super) enum Own {
     There { asked: bool, watch: Watch },
     Gone,
@@ -80,21 +78,7 @@ impl<S: Server> Place<S> {
         };
         let made = self.make(&self.rooms.line.clone(), kind, 1).await?;
         self.node = made.names.into_iter().next();
-        match (
-            &self.node,
-            rule::refuses(&made.listed.nodes, self.claim.mode),
-        ) {
-            (Some(_), _) => self.judge(made.listed).await,
-            (None, Some(kind)) => Err(conflict(kind)),
-            (None, None) => match self
-                .server
-                .conflict(&self.claim, &made.listed.nodes)
-                .await?
-            {
-                Some(refusal) => Err(refusal),
-                None => Ok(Found::Busy),
-            },
-        }
+        self.judge(made.listed).await
     }
 
     /// Looks where the claim stands now.
@@ -152,14 +136,12 @@ impl<S: Server> Place<S> {
     }
 
     async fn make(&mut self, room: &str, kind: Kind, count: u32) -> Result<Made, Fail> {
-        let new = New {
-            claim: self.claim.id,
-            kind,
-            data: &self.note.write(),
-            waits: self.claim.waits,
-        };
+        let (claim, data) = (self.claim.id, &self.note.write()[..]);
         self.unsettled = true;
-        let made = self.server.make(room, &new, count).await?;
+        let made = self
+            .server
+            .make(room, &New { claim, kind, data }, count)
+            .await?;
         self.unsettled = false;
         self.number = made.number;
         Ok(made)
@@ -253,12 +235,8 @@ impl<S: Server> Place<S> {
             weight: Mode::Read.weight(),
             ..self.note.clone()
         };
-        let new = New {
-            claim: self.claim.id,
-            kind: Kind::Read,
-            data: &note.write(),
-            waits: true,
-        };
+        let (claim, kind, data) = (self.claim.id, Kind::Read, &note.write()[..]);
+        let new = New { claim, kind, data };
         let reader = self.server.downgrade(&self.rooms.line, node, &new);
         let Some(reader) = reader.await? else {
             return Ok(false);
@@ -309,8 +287,8 @@ pub(in crate::engines) fn conflict(kind: Kind) -> Fail {
             refused("the name is in use as a semaphore; use it so, or wait until it is free")
         }
         Kind::Foreign => refused(
-            "another program has a lock here that would not exclude ours (on ZooKeeper one of kazoo with node names of its \
-             own, on etcd an RWMutex of Go): see \"With others\" in the engine's documentation, or use another name",
+            "another program has a lock here whose node names and ours ignore each other (as kazoo's own do): give it \
+             Curator's node names (see the engine's documentation), or use another name",
         ),
     }
 }

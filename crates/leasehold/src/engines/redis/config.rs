@@ -1,4 +1,4 @@
-//! Options of the URL.
+//! What a URL says.
 
 use std::time::Duration;
 
@@ -63,8 +63,7 @@ impl Config {
         let prefix = params.take("prefix");
         if redisson.is_some() && prefix.is_some() {
             return Err(Trouble::Config(
-                "layout=redisson takes no prefix, because the name is the key: leave it out"
-                    .to_owned(),
+                "layout=redisson has no prefix: the name is the key".to_owned(),
             ));
         }
         let keys = Keys {
@@ -72,7 +71,7 @@ impl Config {
         };
         if keys.prefix.contains(['{', '}']) {
             return Err(Trouble::Config(
-                "the prefix has a brace, and braces choose the slot: leave it out".to_owned(),
+                "the prefix has a brace; braces choose the slot".to_owned(),
             ));
         }
         Ok(Self {
@@ -150,7 +149,7 @@ fn place(
         "redis+cluster" => {
             if !matches!(path, "" | "0") {
                 return Err(Trouble::Config(
-                    "a cluster has database 0 only: leave the number out".to_owned(),
+                    "a cluster has no database but 0".to_owned(),
                 ));
             }
             Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
@@ -182,9 +181,7 @@ fn database(text: &str) -> std::result::Result<i64, Trouble> {
     match text {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            Trouble::Config(
-                "the path is not the number of a database: write redis://HOST/NUMBER".to_owned(),
-            )
+            Trouble::Config("what follows the host is not the number of a database".to_owned())
         }),
     }
 }

@@ -148,13 +148,7 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
                 Some("off") => false,
                 Some(_) => return Err(bad("notify is on or off")),
             };
-            settings.relaxed = match params.take("commit").as_deref() {
-                None | Some("durable") => false,
-                Some("async") => true,
-                Some(_) => return Err(bad("commit is durable or async")),
-            };
-            let server = postgres::Server::at(url, params, settings.relaxed)?;
-            (Arc::new(server), settings)
+            (Arc::new(postgres::Server::at(url, params)?), settings)
         }
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => (Arc::new(mysql::Server::at(url, params)?), settings),
@@ -180,7 +174,6 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
         patience: Duration::from_secs(patience),
         create,
         notify: false,
-        relaxed: false,
         clock,
         location: location(url),
     })
@@ -214,13 +207,29 @@ impl Engine for Sql {
     fn guarantees(&self) -> Guarantees {
         match self.dialect() {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres if self.world.settings.relaxed => {
-                server("PostgreSQL, commit=async", Verdict::Fenced)
-            }
-            #[cfg(feature = "postgres")]
-            Dialect::Postgres => server("PostgreSQL", Verdict::Kept),
+            Dialect::Postgres => server(
+                "PostgreSQL",
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
+            ),
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => server("MariaDB, MySQL", Verdict::Kept),
+            Dialect::Mysql => server(
+                "MariaDB, MySQL",
+                [
+                    Verdict::Kept,
+                    Verdict::Fenced,
+                    Verdict::Fenced,
+                    Verdict::Kept,
+                    Verdict::Broken,
+                    Verdict::Kept,
+                ],
+            ),
             #[cfg(feature = "sqlite")]
             Dialect::Sqlite => Guarantees::new(
                 "SQLite",
@@ -276,10 +285,8 @@ impl Engine for Sql {
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn server(engine: &'static str, crash: Verdict) -> Guarantees {
-    let (kept, fenced) = (Verdict::Kept, Verdict::Fenced);
-    let verdicts = [kept, fenced, fenced, crash, Verdict::Broken, kept];
+fn server(engine: &'static str, verdicts: [Verdict; 6]) -> Guarantees {
     Guarantees::new(engine, Level::L2, verdicts)
-        .scope("every process that uses the same database and prefix")
+        .scope("everybody who uses the same database and prefix")
         .dead_holder("after its lease")
 }

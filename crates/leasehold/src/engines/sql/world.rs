@@ -30,8 +30,6 @@ pub(super) struct Settings {
     pub(super) create: bool,
     /// Whether to be notified where the database can.
     pub(super) notify: bool,
-    /// Whether a commit is answered before it is on disk.
-    pub(super) relaxed: bool,
     /// The clock of a database that has none of its own, or of a test.
     pub(super) clock: Option<Clock>,
     pub(super) location: String,

@@ -1,4 +1,4 @@
-//! One connection to a server: how it is opened, its first requests, and its channels.
+//! One connection to a server: how it is opened, what is said first, and where it listens.
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::stream::{self, Address, Endpoint};
 use crate::engine::Identity;
 use crate::engines::tls::Tls;
 
-/// User and password.
+/// Who we say we are.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Login {
     pub(in super::super) user: Option<String>,
@@ -101,16 +101,16 @@ pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Conn {
     mux: Mux,
-    /// The server's id of the connection (`CLIENT ID`).
+    /// What the server calls it.
     id: Option<i64>,
 }
 
-/// The first answers of a server.
+/// What a server said of itself, and what it calls our script.
 #[derive(Debug, Clone)]
 pub(super) struct Greeting {
     /// How every call of the script begins.
     pub(super) script: Call,
-    /// `INFO server`: which run of the server this is, and when it began.
+    /// What `INFO server` says: which run of the server this is, and when it began.
     pub(super) info: Arc<str>,
 }
 
@@ -144,7 +144,7 @@ impl Conn {
         hear: Hear,
     ) -> Result<(Self, Driver), Trouble> {
         let (mut left, mut attempts) = (endpoints.into_iter(), JoinSet::new());
-        let mut last = Trouble::Down("the name of the host has no address".to_owned());
+        let mut last = Trouble::Down("the host has no address".to_owned());
         loop {
             if let Some(endpoint) = left.next() {
                 let (target, hear) = (target.clone(), hear.clone());
@@ -242,7 +242,7 @@ impl Conn {
     ) -> Result<(), Trouble> {
         let calls: Vec<_> = channels.map(Channel::subscribe).collect();
         let replies = self.first(driver, &calls).await?;
-        // Slots move: a refused channel is subscribed to on its new server, after the next look.
+        // Slots move: what was refused is listened to where it is now, after the next look.
         let mut refused = replies.into_iter().filter_map(|reply| reply.ok().err());
         match refused.find(|trouble| !trouble.is_passing()) {
             Some(trouble) => Err(trouble),
@@ -302,7 +302,7 @@ pub(super) fn load(script: &str) -> Call {
     Call::new("SCRIPT LOAD").arg(script)
 }
 
-/// The first requests of a connection: RESP3, the login, and the name that `CLIENT LIST` shows.
+/// What is said first: RESP3, the login, and what `CLIENT LIST` shows of us.
 fn hello(target: &Target) -> Vec<Call> {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let Identity { host, pid, .. } = Identity::of_this_process();

@@ -18,7 +18,7 @@ use self::session::RedissonSession;
 use super::client::Reply;
 use super::config::{Config, Shape};
 use super::error::Trouble;
-use super::inspect;
+use super::trace;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
@@ -74,12 +74,12 @@ impl Redisson {
         by: &Identity,
         why: &str,
     ) -> std::result::Result<(), Trouble> {
-        let call = inspect::eviction(EVICTIONS, name, ("owners", lost), by, why);
+        let call = trace::eviction(EVICTIONS, name, ("owners", lost), by, why);
         let reply = self.hub.link().send(&[call]).await?.pop();
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
     }
 
-    /// Evicts, from any kind of lock; the owners that lost it.
+    /// Whoever lost it, as whatever kind of lock it was.
     async fn take_away(
         &self,
         name: &Name,

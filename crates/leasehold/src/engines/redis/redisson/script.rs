@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
-use super::super::words::fence;
 use super::kind::Kind;
 use crate::claim::{Claim, Mode};
 use crate::engine::{Held, Release};
@@ -99,9 +99,7 @@ impl Run {
         let [mark, answer]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
         match mark.text()? == self.mark {
             true => answer.list(),
-            false => Err(Trouble::Strange(
-                "the answer has the mark of another call".to_owned(),
-            )),
+            false => Err(Trouble::Strange("the answer to another call".to_owned())),
         }
     }
 }
@@ -109,7 +107,7 @@ impl Run {
 /// The script counts in doubles; no lease is longer than 50 years.
 const LONGEST: u128 = 50 * 365 * 86_400 * 1_000;
 
-/// The arguments of a claim besides its owner.
+/// What the script needs to know of a claim besides who asks.
 fn words(kind: Kind, mode: Mode) -> Vec<String> {
     match (kind, mode) {
         (Kind::Fenced, _) => vec!["fenced".to_owned()],
@@ -119,11 +117,11 @@ fn words(kind: Kind, mode: Mode) -> Vec<String> {
     }
 }
 
-/// The script's answer about one claim.
+/// What the script says of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Held(Held),
-    /// Another owner has it; when that may have ended, if it is known.
+    /// Somebody else has it; when that may have ended, if it is known.
     Busy(Option<Duration>),
     Gone,
     /// The name is in use with this capacity.
@@ -139,7 +137,7 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
     Ok(match first.as_str() {
         "held" => {
             let fence = fence(next()?.number()?)?;
-            // Waiters in other processes are not visible: assume one.
+            // Nobody can tell who waits for it in another process: somebody may.
             Said::Held(Held {
                 fence,
                 block: next()?.number()?,

@@ -1,4 +1,4 @@
-//! The memory of a claim that may be on some node.
+//! What is remembered of a claim that may be on some node.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

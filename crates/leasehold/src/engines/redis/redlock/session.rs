@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// A session: the claims that it may have on the nodes.
+/// A session: what it may have on the nodes.
 pub(super) struct RedlockSession {
     pub(super) nodes: Arc<Nodes>,
     id: SessionId,
@@ -54,7 +54,7 @@ impl RedlockSession {
         session
     }
 
-    /// A message of one node.
+    /// What one node said unasked.
     pub(super) fn heard(&self, node: usize, id: ClaimId, news: News) {
         let Some(entry) = self.entry(id) else { return };
         match news {
@@ -108,15 +108,12 @@ impl RedlockSession {
         let refuse =
             |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
         if claim.mode.capacity() != 1 {
-            return refuse(format!(
-                "Redlock has mutexes only; {} was asked for",
-                claim.mode
-            ));
+            return refuse(format!("only a mutex; {} was asked for", claim.mode));
         }
         match claim.lease <= self.nodes.config.longest {
             true => Ok(()),
             false => refuse(format!(
-                "a lease of {:?} is longer than longest={:?}: ask for a shorter lease",
+                "a lease of {:?} is longer than longest={:?}",
                 claim.lease, self.nodes.config.longest
             )),
         }
@@ -220,7 +217,7 @@ fn no_majority() -> Error {
     let error = Error::new(
         ErrorKind::Unavailable,
         Step::Heartbeat,
-        "no majority of the nodes answers",
+        "no majority answers",
     );
     error.on("redlock").perhaps()
 }
@@ -254,7 +251,7 @@ impl Session for RedlockSession {
             Standing::Waiting { look_again, .. } => {
                 tried.stays();
                 super::wait::start(self.this.clone(), entry, look_again);
-                // The waiting is done here; a heartbeat only has to say that the claim still waits.
+                // The waiting is done here; a heartbeat only has to say that somebody still wants it.
                 Ok(Standing::Waiting {
                     ahead: 1,
                     look_again: claim.lease,
@@ -318,7 +315,7 @@ impl Session for RedlockSession {
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
-        // Also if the release fails: the claim alone asks for it then, and not after its lease.
+        // Whatever comes of it: a release that fails is asked for by the claim alone, and not after its lease.
         let entry = self.mine.lock().remove(&claim.id);
         if let Some(entry) = &entry {
             entry.end();
@@ -331,7 +328,7 @@ impl Session for RedlockSession {
         let said = self
             .nodes
             .votes(run, self.nodes.config.patience(claim.lease), |said| {
-                // A claim without a grant needs no votes: it is enough that a majority has heard it.
+                // Without a grant nobody counts them: enough have heard it.
                 let heard = count(said, |_| true) >= self.nodes.majority();
                 match held {
                     true => {

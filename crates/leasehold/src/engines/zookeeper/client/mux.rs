@@ -22,20 +22,20 @@ const WATCHES: i32 = -8;
 /// Resolves once: when what it watches changes, or the session ends. Dropped, the server is told to forget it.
 pub(in crate::engines::zookeeper) type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The phase of the session's connection.
+/// What the session's connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engines::zookeeper) enum Connectivity {
+pub(in crate::engines::zookeeper) enum Line {
     Up,
     Down,
     Over,
 }
 
-/// Shared by the callers and the task that keeps the connection.
+/// What the callers share with the task that keeps the connection.
 pub(super) struct Mux {
     state: Shared<State>,
     /// There are bytes to write.
     pub(super) wake: Notify,
-    pub(super) connectivity: watch::Sender<Connectivity>,
+    pub(super) line: watch::Sender<Line>,
     /// Cancelled once the session has ended, before a caller is told so.
     pub(super) ended: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl Mux {
         Arc::new(Self {
             state: Shared::default(),
             wake: Notify::new(),
-            connectivity: watch::Sender::new(Connectivity::Down),
+            line: watch::Sender::new(Line::Down),
             ended: CancellationToken::new(),
         })
     }
@@ -159,7 +159,7 @@ impl Mux {
         std::mem::take(&mut self.state.lock().received)
     }
 
-    /// The first requests to another server: the login and the watches. A ping ends it, so that its answer is the last.
+    /// What another server must hear first: the login and the watches. A ping ends it, so that its answer is the last.
     pub(super) fn greeting(&self, login: Vec<u8>) -> Vec<u8> {
         let state = self.state.lock();
         let watches = state.watches.set_again(state.zxid, WATCHES);
@@ -176,7 +176,7 @@ impl Mux {
             }
         }
         drop(state);
-        let _ = self.connectivity.send_replace(Connectivity::Up);
+        let _ = self.line.send_replace(Line::Up);
         self.wake.notify_one();
     }
 
@@ -187,7 +187,7 @@ impl Mux {
         state.out.clear();
         let asked = std::mem::take(&mut state.asked);
         drop(state);
-        let _ = self.connectivity.send_replace(Connectivity::Down);
+        let _ = self.line.send_replace(Line::Down);
         for asked in asked {
             asked.fail(Trouble::Unknown(why.to_owned()));
         }
@@ -206,7 +206,7 @@ impl Mux {
         let watches = std::mem::take(&mut state.watches);
         drop(state);
         self.ended.cancel();
-        let _ = self.connectivity.send_replace(Connectivity::Over);
+        let _ = self.line.send_replace(Line::Over);
         let waiting = waiting.into_iter().map(|(_, asked)| asked);
         for asked in asked.into_iter().chain(waiting) {
             asked.fail(why.clone());
