@@ -29,7 +29,7 @@ macro_rules! served {
 }
 
 /// A server that is back with all it had has lost no lock.
-const ENGINES: [Engine; 11] = [
+const ENGINES: [Engine; 13] = [
     engine("file", WORKERS, 400),
     engine("sqlite", WORKERS, 600),
     engine("redis", served!(ServerKill ServerPause), 600),
