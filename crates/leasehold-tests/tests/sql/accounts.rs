@@ -194,6 +194,13 @@ async fn no_operator_and_no_function_of_another_role_is_called() {
     let url = server.url().replace("lab@", "app@");
     all_of_it(&format!("{url}?prefix=locks.leasehold_")).await;
     assert_eq!(loot(), "");
+    // The look at whose tables these are is careful too, also when it finds some of the other role.
+    let _ = server.sql("SET ROLE mallory; CREATE TABLE public.leasehold_meta (version bigint)");
+    for url in [&url, &server.url()] {
+        let denied = Options::new().connect(url).await.expect_err("planted");
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    }
+    assert_eq!(loot(), "");
 }
 
 /// Code that another program put into a file of SQLite is not run.
