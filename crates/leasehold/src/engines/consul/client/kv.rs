@@ -98,7 +98,11 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
     .remove(b'_')
-    .remove(b'.');
+    .remove(b'.')
+    .remove(b':')
+    .remove(b'~')
+    .remove(b'@')
+    .remove(b'=');
 
 impl Http {
     /// All operations or none; what those that read or wrote found.

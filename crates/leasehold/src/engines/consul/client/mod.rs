@@ -121,7 +121,8 @@ impl Http {
             None if ask.probes => PATIENCE / 5,
             None => PATIENCE,
         };
-        let answered = tokio::time::timeout(patience, self.exchange(ask)).await;
+        // In a box: requests that are held back are small, however many there are.
+        let answered = tokio::time::timeout(patience, Box::pin(self.exchange(ask))).await;
         let answered = answered.unwrap_or_else(|_| {
             let what = format!("Consul has not answered for {patience:?}");
             Err(Lost::Unknown(what))
