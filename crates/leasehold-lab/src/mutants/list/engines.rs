@@ -236,13 +236,6 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test sql roles::forged_notifications_are_not_believed",
     ),
     mutant(
-        "postgres: a hand-over goes by what it read before it waited",
-        "engines/sql/crowd.rs",
-        "seen.since = l.since AND seen.last = l.last AND l.id",
-        "(seen.since = l.since AND seen.last = l.last OR {PLANTED}) AND l.id",
-        "test sql crowd::a_hand_over_goes_by_what_it_finds_after_it_waited",
-    ),
-    mutant(
         "postgres: ids are part of the texts of statements",
         "engines/sql/postgres/wire.rs",
         "match packet.contains(",
