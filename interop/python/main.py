@@ -74,7 +74,7 @@ class Kazoo:
             try:
                 self.client.delete(name, recursive=True)
             except NotEmptyError:
-                pass  # somebody has come back already
+                pass  # another client has come back already
             return "deleted"
         verb, _, kind = verb.partition("-")
         if verb in ("read", "write"):

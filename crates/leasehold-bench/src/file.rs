@@ -11,7 +11,7 @@ use crate::measure::{Outcome, Slice, Spread, duel};
 use crate::memory::one_thread;
 use crate::table::{Goal, Row};
 
-/// One locker, nobody else.
+/// One locker alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let runtime = one_thread()?;
     let place = settings.place()?;

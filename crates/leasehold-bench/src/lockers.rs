@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use crate::measure::{Outcome, Watch};
 use crate::memory::{one_thread, two_workers};
 
-/// Who locks, and on what.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     OneThread,
@@ -45,7 +44,6 @@ impl How {
     }
 }
 
-/// What one locker had.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Served {
     pub(crate) times: u64,
@@ -68,7 +66,6 @@ impl Served {
     }
 }
 
-/// What the parent asked for.
 struct Job {
     how: How,
     url: String,

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const USAGE: &str = "leasehold-bench [--repeats N] [--url URL] [--command PATH] [--only PART]...";
 
-/// What to measure, and how often.
+/// The measurements to make, and how often.
 pub(crate) struct Settings {
     /// How often each pair is measured.
     pub(crate) repeats: usize,
@@ -122,6 +122,8 @@ const PARTS: &[(&str, Part)] = &[
     ("sql", sql::uncontended),
     #[cfg(feature = "sql")]
     ("sql-contended", sql::contended),
+    #[cfg(feature = "sql")]
+    ("sql-strict", sql::strict),
 ];
 
 fn main() -> Outcome<()> {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Something went wrong; whoever started the benchmark reads it.
+/// An error ends the benchmark, which prints it.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// A stopwatch that runs.

@@ -14,7 +14,7 @@ use crate::table::{Goal, Row};
 const TASKS: u64 = 30;
 const EACH: u64 = 1_000;
 
-/// One task, nobody else.
+/// One task alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let goal = Goal::AtMost(20.0);
     for (case, runtime) in [("1 thread", one_thread()?), ("2 workers", two_workers()?)] {
@@ -56,7 +56,7 @@ async fn anew(client: Client) -> leasehold::Result<f64> {
     Ok(slice.nanos_each())
 }
 
-/// Whether the holder lets others run before it releases: on one thread nobody waits otherwise.
+/// Whether the holder lets others run before it releases: on one thread no task waits otherwise.
 #[derive(Clone, Copy)]
 enum Work {
     Nothing,

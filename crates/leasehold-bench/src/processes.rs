@@ -23,7 +23,7 @@ const PROCESSES: usize = 2;
 const LOCKERS_EACH: usize = 15;
 const TIME: Duration = Duration::from_secs(1);
 
-/// What all lockers of one run had.
+/// The results of all lockers of one run.
 #[derive(Default)]
 struct Tally {
     /// The least served locker by the most served one.

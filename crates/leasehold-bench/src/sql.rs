@@ -1,9 +1,10 @@
-//! The databases beside the bare statements, and beside the lock that everybody writes first.
+//! The databases beside the bare statements, and beside the commonest lock made by hand.
 //!
 //! Each server commits to disk before it answers. The bare peer inserts and deletes a row with prepared statements on
 //! a connection of its own. The naive lock is a unique key: insert to lock, delete to unlock, and look again after
 //! 1 ms. Beside the servers stands what two updates of one bare row cost: a lock that remembers its last fence keeps a
-//! row, so it cannot be below that.
+//! row, so it cannot be below that. Strict order stands beside the locks of a connection that a server has built in
+//! (`pg_advisory_lock`, `GET_LOCK`): a queue in the server's memory, which writes nothing.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -48,7 +49,19 @@ const KEPT: Pair = Pair {
     unlock: "UPDATE kept SET who = 0 WHERE k = 1 AND who = 7",
 };
 
-/// One locker, nobody else.
+const ADVISORY: Pair = Pair {
+    setup: &[],
+    lock: "SELECT pg_advisory_lock(7)",
+    unlock: "SELECT pg_advisory_unlock(7)",
+};
+
+const GET_LOCK: Pair = Pair {
+    setup: &[],
+    lock: "SELECT GET_LOCK('crowd', 60)",
+    unlock: "SELECT RELEASE_LOCK('crowd')",
+};
+
+/// One locker alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let runtime = one_thread()?;
     let goal = Goal::AtMost(1.2);
@@ -151,10 +164,26 @@ fn micros_each(watch: Watch) -> f64 {
 
 /// Thirty lockers over two processes on one name.
 pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
+    let both = ("ours", "naive", "2 x 15 lockers beside a unique key");
     let server = Postgres::durable();
-    crowd(settings, "postgres", &server.url(), &|| server.deadlocks())?;
+    let deadlocks = || server.deadlocks();
+    crowd(settings, "postgres", &server.url(), &deadlocks, both, 3.0)?;
     let server = MariaDb::durable();
-    crowd(settings, "mariadb", &server.url(), &|| server.deadlocks())
+    let deadlocks = || server.deadlocks();
+    crowd(settings, "mariadb", &server.url(), &deadlocks, both, 3.0)
+}
+
+/// The same in strict order, with commits that wait for the disk and with commits that do not.
+pub(crate) fn strict(settings: &Settings) -> Outcome<()> {
+    let both = ("strict", "session", "strict beside session locks");
+    let server = Postgres::durable();
+    let deadlocks = || server.deadlocks();
+    crowd(settings, "postgres", &server.url(), &deadlocks, both, 0.4)?;
+    let (kind, url) = ("postgres async", format!("{}?commit=async", server.url()));
+    crowd(settings, kind, &url, &deadlocks, both, 0.8)?;
+    let server = MariaDb::durable();
+    let deadlocks = || server.deadlocks();
+    crowd(settings, "mariadb", &server.url(), &deadlocks, both, 0.4)
 }
 
 fn crowd(
@@ -162,6 +191,8 @@ fn crowd(
     kind: &str,
     url: &str,
     deadlocks: &dyn Fn() -> String,
+    (our, their, what): (&str, &str, &str),
+    goal: f64,
 ) -> Outcome<()> {
     let (mut ours, mut peer) = (Trouble::default(), Trouble::default());
     let run = |how: &str, trouble: &mut Trouble| {
@@ -172,11 +203,11 @@ fn crowd(
     };
     let duel = duel(
         settings.repeats,
-        || run("ours", &mut ours),
-        || run("naive", &mut peer),
+        || run(our, &mut ours),
+        || run(their, &mut peer),
     )?;
-    let name = format!("{kind} 2 x 15 lockers beside a unique key");
-    Row::ratio(&name, "/s", &duel, Goal::AtLeast(3.0)).print();
+    let name = format!("{kind} {what}");
+    Row::ratio(&name, "/s", &duel, Goal::AtLeast(goal)).print();
     let shown = |count: u64| format!("{count} in {} runs", settings.repeats + 1);
     let met = (shown(ours.errors), shown(peer.errors));
     Row::note("  errors of the database met", met.0, met.1).print();
@@ -185,7 +216,7 @@ fn crowd(
     Ok(())
 }
 
-/// What a side met in all its runs.
+/// The counts of a side over all its runs.
 #[derive(Default)]
 struct Trouble {
     errors: u64,
@@ -224,21 +255,29 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     runtime.block_on(async {
         let mut lockers = tokio::task::JoinSet::new();
         let client = match how.as_str() {
-            "ours" => Some(leasehold::connect(&url).await?),
+            "ours" | "strict" => Some(leasehold::connect(&url).await?),
             _ => None,
+        };
+        let strict = how == "strict";
+        let pair = || match (how.as_str(), url.starts_with("mysql")) {
+            ("session", true) => GET_LOCK,
+            ("session", false) => ADVISORY,
+            _ => BARE,
         };
         for _ in 0..LOCKERS_EACH {
             let (served, troubles, stop) = (served.clone(), troubles.clone(), stop.clone());
             let mut peer = match &client {
                 Some(_) => None,
-                None => Some(Naive::connect(&url, BARE).await?),
+                None => Some(Naive::connect(&url, pair()).await?),
             };
             let client = client.clone();
             let _ = lockers.spawn(async move {
                 // Each finishes its turn: a lock left behind would be in the way of the next run.
                 while !stop.load(Ordering::Relaxed) {
                     if let Some(client) = &client {
-                        let locked = client.mutex("crowd").lock().await;
+                        let mutex = client.mutex("crowd");
+                        let mutex = if strict { mutex.strict() } else { mutex };
+                        let locked = mutex.lock().await;
                         let freed = match locked {
                             Ok(guard) => guard.release().await.is_ok(),
                             Err(_) => false,
@@ -253,7 +292,7 @@ pub(crate) fn work(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
         }
         tokio::time::sleep(TIME).await;
         stop.store(true, Ordering::Relaxed);
-        // What is served while they finish does not count.
+        // Grants while they finish do not count.
         answer = (
             served.load(Ordering::Relaxed),
             troubles.load(Ordering::Relaxed),
@@ -281,6 +320,7 @@ enum Naive {
 
 impl Naive {
     async fn connect(url: &str, pair: Pair) -> Outcome<Self> {
+        let url = url.split('?').next().unwrap_or(url);
         if url.starts_with("mysql") {
             let opts = mysql_async::OptsBuilder::from_opts(mysql_async::Opts::from_url(url)?);
             // The crate would leave TCP for the server's Unix socket; ours goes where the URL says.

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The printed table.
 
 use crate::measure::{Duel, Spread};
 
@@ -13,7 +13,6 @@ pub(crate) struct Row {
     pub(crate) met: Option<bool>,
 }
 
-/// What a figure should be.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
     AtMost(f64),

@@ -1,4 +1,4 @@
-//! What ten thousand waiters on one name cost while they wait, each case in a process of its own.
+//! The cost of ten thousand waiters on one name while they wait, each case in a process of its own.
 
 use std::future::Future;
 use std::process::Command;
@@ -43,7 +43,7 @@ fn compare(ours: &[Cost], peer: &[Cost], figure: impl Fn(&Cost) -> f64) -> Duel 
     Duel::of(&all(ours), &all(peer))
 }
 
-/// What the waiters of one process cost.
+/// The cost of the waiters of one process.
 struct Cost {
     mib: f64,
     cpu_ms: f64,

@@ -50,7 +50,7 @@ fn cycles(peers: &mut [Process], path: &str, lockers: usize, slice: Duration) ->
     Ok(total / slice.as_secs_f64())
 }
 
-/// One locker, nobody else.
+/// One locker alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let server = ZooKeeper::start();
     let runtime = one_thread()?;
@@ -174,7 +174,7 @@ async fn lockers(url: &str, strict: bool) -> Outcome<u64> {
             let mut count = 0;
             while watch.elapsed() < SLICE {
                 let guard = mutex.lock().await?;
-                // Somebody else of this process gets to ask meanwhile.
+                // Another task of this process gets to ask meanwhile.
                 tokio::task::yield_now().await;
                 let _ = guard.release().await?;
                 count += 1;

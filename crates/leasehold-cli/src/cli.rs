@@ -18,7 +18,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Where the locks are; `leasehold --help` lists what there is [default: LEASEHOLD_URL, else file:].
@@ -56,15 +56,15 @@ pub(crate) enum Command {
     Man,
 }
 
-/// What `run` understands.
+/// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// What to lock: 1 to 512 bytes, no control characters.
+    /// The name to lock: 1 to 512 bytes, no control characters.
     pub(crate) name: String,
     /// Wait at most this long for the lock, and for a server that is not up yet; for the lock for ever unless set.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait: exit 75 if another holds the lock.
+    /// Do not wait: exit 75 if another process holds the lock.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// The exit code for a lock that is busy, if 75 may be the command's own.
@@ -82,10 +82,11 @@ pub(crate) struct RunArgs {
     /// How many permits the semaphore has.
     #[arg(long, value_name = "N", requires = "permits")]
     pub(crate) of: Option<u32>,
-    /// If a surrounding run holds the lock, run under its grant instead of refusing.
+    /// If a surrounding run holds the lock, run under its grant instead of refusing; a grant for less (shared, fewer
+    /// permits) is refused.
     #[arg(long)]
     pub(crate) reenter: bool,
-    /// Let `status` show the command's arguments too, to each user who may look; what looks like a secret is masked.
+    /// Let `status` show the command's arguments too, to every user of the same locks; secrets are masked.
     #[arg(long)]
     pub(crate) show_args: bool,
     /// Give the command LEASEHOLD_URL with its password, for nested runs.
@@ -96,7 +97,7 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What `status` understands.
+/// Options of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Only this name: exits 0 if it is in use, 1 if it is free. Every name in use otherwise.
@@ -109,7 +110,7 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 }
 
-/// What `evict` understands.
+/// Options of `evict`.
 #[derive(Debug, Args)]
 pub(crate) struct EvictArgs {
     /// The lock that is taken away.
@@ -117,7 +118,8 @@ pub(crate) struct EvictArgs {
     /// The reason. The holders are told.
     #[arg(long, value_name = "TEXT", required_unless_present = "ask", value_parser = reason)]
     pub(crate) why: Option<String>,
-    /// Only ask them to give it up; they hold it until they do. ZooKeeper alone, where Curator's holders hear it too.
+    /// Only ask them to give it up; they hold it until they do. ZooKeeper, where Curator's holders hear it too, etcd and
+    /// Consul.
     #[arg(long, conflicts_with = "why")]
     pub(crate) ask: bool,
     /// Only the holder with this fence.
@@ -144,7 +146,11 @@ Where the locks are (--url, or LEASEHOLD_URL):
   mysql://USER@HOST/DB         tables in MySQL or MariaDB
   sqlite:FILE                  a file that the programs of this machine share
   zookeeper://A,B,C/PATH       ZooKeeper, in Curator's layout
-A build may have fewer; one that lacks an engine says so.";
+  etcd://A,B,C                 etcd, in the layout of etcdctl lock
+  consul://HOST:8500/PREFIX    Consul; CONSUL_HTTP_ADDR and others where the URL is silent
+A build may have fewer; one that lacks an engine says so. Every user of the machine sees the arguments of a command: give
+a URL with a password by --url-file or LEASEHOLD_URL, or leave the password out. It is then looked for where the
+server's own program looks: REDISCLI_AUTH; PGPASSWORD, PGPASSFILE, ~/.pgpass; MYSQL_PWD.";
 
 fn top_help() -> String {
     format!("{URLS}\n\n{EXAMPLES}")

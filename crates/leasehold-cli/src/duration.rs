@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// A duration above zero.
 pub(crate) fn parse_lease(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        Duration::ZERO => Err("a lease of nothing would be over at once".to_owned()),
+        Duration::ZERO => Err("a lease of 0 ends at once; write a longer one, like 30s".to_owned()),
         lease => Ok(lease),
     }
 }

@@ -46,7 +46,7 @@ const TABLE: &[Row] = &[
     (
         Exit::Busy,
         75,
-        "busy: another holds the lock (--no-wait, or --wait ran out); --busy-code sets another code",
+        "busy: another process holds the lock (--no-wait, or --wait ran out); --busy-code sets another code",
     ),
     (
         Exit::Lost,

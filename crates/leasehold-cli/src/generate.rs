@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line: completions and the man page.
+//! Texts made from the definition of the command line: completions and the man page.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     show(script)
 }
 
-/// Prints the man page: the command, then each of its commands with all options. What is laid out in columns stays so.
+/// Prints the man page: the command, then each of its commands with all options. Columns stay columns.
 pub(crate) fn man() -> Result<u8, Failure> {
     let mut page = Vec::new();
     let mut command = Cli::command();
@@ -38,7 +38,7 @@ pub(crate) fn man() -> Result<u8, Failure> {
     show(page)
 }
 
-/// What follows a command's options in its help, line by line.
+/// Prints the text after a command's options in its help, line by line.
 fn verbatim(page: &mut Vec<u8>, title: &str, command: &clap::Command) {
     let Some(text) = command.get_after_help() else {
         return;

@@ -1,4 +1,4 @@
-//! What is left of a process group. System calls only: the watchdog, a fork without exec, asks too.
+//! The processes of a group that are left. System calls only: the watchdog, a fork without exec, asks too.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, RawDir, fstat, open, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process_group};
 
-/// What is left of a process group.
+/// The processes of a group that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
     /// No process of it can take another step. Zombies may wait for their parent.

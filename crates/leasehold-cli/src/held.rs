@@ -8,7 +8,7 @@ use leasehold::Fence;
 /// The variable.
 pub(crate) const HELD: &str = "LEASEHOLD_HELD";
 
-/// What ancestors hold, the outermost first.
+/// The grants of ancestors, the outermost first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(Vec<Record>);
 

@@ -12,6 +12,7 @@ mod exit;
 mod generate;
 mod group;
 mod held;
+mod password;
 mod place;
 mod plain;
 mod run;
@@ -65,7 +66,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Evict(args) => block_on(evict::evict(&args, &common)),
         _ if common.url.is_some() || common.url_file.is_some() => Err(Failure::new(
             Exit::Usage,
-            "this command looks at no locks: it takes no --url",
+            "this command reads no locks: leave out --url and --url-file",
         )),
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         Command::Schema(args) => schema::schema(&args),
@@ -91,7 +92,7 @@ async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::C
     options.connect(place.url()).await
 }
 
-/// What clap has to say: help on stdout, anything else is bad usage.
+/// Prints a message of clap: help goes to stdout, anything else is bad usage.
 fn explain(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     if error.use_stderr() {

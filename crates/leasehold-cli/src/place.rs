@@ -8,6 +8,7 @@ use leasehold::engine::Url;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
+use crate::password;
 
 /// The variable with the URL.
 const URL: &str = "LEASEHOLD_URL";
@@ -22,6 +23,8 @@ pub(crate) struct Place {
     url: Option<String>,
     /// The file it was read from.
     file: Option<PathBuf>,
+    /// The URL with a password that it did not have itself.
+    completed: Option<String>,
 }
 
 impl Place {
@@ -41,8 +44,16 @@ impl Place {
             (None, Some(file)) => Some(read(file)?),
             (None, None) => variable(URL).map(utf8).transpose()?,
         };
-        let place = Self { url, file };
-        // What cannot be parsed is refused by the library, in its own words.
+        let completed = match &url {
+            Some(url) => password::completed(url, &|name| std::env::var_os(name))?,
+            None => None,
+        };
+        let place = Self {
+            url,
+            file,
+            completed,
+        };
+        // The library refuses a URL that cannot be parsed, in its own words.
         match Url::parse(place.url()).is_ok_and(|url| url.scheme() == "memory") {
             true => Err(Failure::new(
                 Exit::Config,
@@ -55,10 +66,11 @@ impl Place {
 
     /// For the library; empty means the default.
     pub(crate) fn url(&self) -> &str {
-        self.url.as_deref().unwrap_or("")
+        let url = self.completed.as_ref().or(self.url.as_ref());
+        url.map_or("", String::as_str)
     }
 
-    /// What the command finds in its environment: where a nested run finds the same locks. Without the password unless
+    /// Variables for the command's environment: a nested run finds the same locks by them. Without the password unless
     /// that is wanted.
     pub(crate) fn env(
         &self,
@@ -86,7 +98,9 @@ fn read(file: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::new(Exit::Config, format!("{}: {what}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     match text.trim() {
-        "" => Err(wrong("this file has no URL in it".to_owned())),
+        "" => Err(wrong(
+            "the file is empty: write a lock URL into it".to_owned(),
+        )),
         url => Ok(url.to_owned()),
     }
 }
@@ -116,11 +130,10 @@ fn without_secrets(url: &str) -> String {
         }
         _ => place.to_owned(),
     };
+    // The library knows which options are secrets: it shows their values as stars.
     let secret = |option: &&str| {
-        let name = option.split('=').next().unwrap_or("").to_lowercase();
-        ["pass", "secret", "token", "key"]
-            .iter()
-            .any(|word| name.contains(word))
+        let alone = Url::parse(&format!("memory:?{option}"));
+        alone.is_ok_and(|alone| alone.to_string().ends_with("=***"))
     };
     let options = query.unwrap_or("").split('&');
     let options: Vec<_> = options
@@ -137,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_passed_on_has_no_password() {
+    fn the_url_passed_on_has_no_password() {
         for (given, passed) in [
             ("redis://:s3cret@h:1/2", "redis://h:1/2"),
             (
@@ -152,6 +165,15 @@ mod tests {
             (
                 "redis+sentinel://:s3cret@a,b/m?sentinel_password=s3cret&db=1",
                 "redis+sentinel://a,b/m?db=1",
+            ),
+            (
+                "zookeeper://h/x?auth=digest:app:s3cret&acl=creator",
+                "zookeeper://h/x?acl=creator",
+            ),
+            ("zookeeper://h/x?%61uth=digest:a:s3cret", "zookeeper://h/x"),
+            (
+                "rediss://h?cert=/a&key=/b&ca=/c",
+                "rediss://h?cert=/a&key=/b&ca=/c",
             ),
             ("file:/a@b", "file:/a@b"),
             ("sqlite:/a?x=1", "sqlite:/a?x=1"),

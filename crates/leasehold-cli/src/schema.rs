@@ -1,17 +1,17 @@
-//! `leasehold schema`: the tables, for those who run migrations themselves.
+//! `leasehold schema`: the tables, for programs with migrations of their own.
 
 use clap::Args;
 
 use crate::exit::Failure;
 use crate::print;
 
-/// What `schema` understands.
+/// Options of `schema`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct SchemaArgs {
     /// Of which database: postgres, mysql or sqlite.
     database: String,
-    /// What the names of the tables begin with; the URL says the same with `?prefix=`.
+    /// Begins the names of the tables; the URL says the same with `?prefix=`.
     #[arg(long, value_name = "TEXT", default_value = leasehold::sql::PREFIX)]
     prefix: String,
 }

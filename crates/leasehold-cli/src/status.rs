@@ -98,7 +98,7 @@ async fn watch(args: &StatusArgs, client: &Client, query: &Query) -> Result<u8, 
     }
 }
 
-/// What makes two looks differ: everything but the deadlines, which move with every renewal.
+/// The part of a look that is compared with the next: everything but the deadlines, which move with every renewal.
 fn news(lines: &[LineView]) -> String {
     let claims = lines.iter().flat_map(|line| {
         let claims = line.holders.iter().chain(&line.waiters);

@@ -1,7 +1,7 @@
-//! The only module with `unsafe`: what the kernel offers and no safe interface wraps.
+//! The only module with `unsafe`: system calls that no safe interface wraps.
 //!
 //! Forking without exec, and running code between fork and exec, is `unsafe` because in the new process only the
-//! forking thread exists: a lock that another thread held stays locked for ever. So what runs there makes system
+//! forking thread exists: a lock that another thread held stays locked for ever. So the code there makes system
 //! calls and nothing else: no allocation, no printing, no panic.
 #![expect(
     unsafe_code,

@@ -2,7 +2,7 @@
 //!
 //! The child has a process group of its own, so that a loss can stop all of it. To read from the terminal, or to be
 //! reached by ^C, that group has to be the foreground group. It is from the start where the terminal is all there is
-//! to talk to. In a pipeline (`leasehold run … | less`) somebody else may need it: there it is lent when the child
+//! to talk to. In a pipeline (`leasehold run … | less`) another program may need it: there it is lent when the child
 //! asks, which it does by being stopped for reading in the background.
 
 use std::fs::File;
@@ -33,7 +33,7 @@ impl Terminal {
         })
     }
 
-    /// What the child needs to take the terminal before its first step; none if it must not.
+    /// The terminal, for the child to take before its first step; none if it must not.
     pub(crate) fn lend(&mut self) -> Option<File> {
         if !(isatty(stdin()) && isatty(stdout()) && self.is_ours()) {
             return None;
@@ -52,7 +52,7 @@ impl Terminal {
             self.lent = true;
         } else {
             self.take_back(child);
-            // Returns when we are continued; at once where nobody could continue us (no shell above).
+            // Returns when we are continued; at once where no shell could continue us.
             let _ = kill_current_process_group(wants.unwrap_or(Signal::TSTP));
         }
         self.resume(child);
@@ -66,7 +66,7 @@ impl Terminal {
         let _ = kill_process_group(child, Signal::CONT);
     }
 
-    /// The terminal is ours again, unless somebody else has it by now.
+    /// The terminal is ours again, unless another group has it by now.
     pub(crate) fn take_back(&self, child: Pid) {
         if tcgetpgrp(&self.tty) == Ok(child) {
             let _ = hand(&self.tty, self.ours);

@@ -34,7 +34,7 @@ pub(crate) struct Watchdog {
     pipe: PipeWriter,
 }
 
-/// What the runner says, in one write that the pipe keeps whole.
+/// A message of the runner, in one write that the pipe keeps whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     /// The group to kill. Said by the child itself, before it becomes the command.

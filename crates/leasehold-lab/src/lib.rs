@@ -20,5 +20,5 @@ pub mod torture;
 
 pub use leasehold_testkit::random;
 
-/// What can go wrong in the lab itself, as text.
+/// An error of the lab itself, as text.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

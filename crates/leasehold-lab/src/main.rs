@@ -104,7 +104,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct TortureArgs {
     /// An engine whose servers are started (file, sqlite, redis, redis-durable, redis-sentinel, redis-cluster, redlock,
-    /// postgres, mariadb, zookeeper, zookeeper-ensemble), or the URL of running ones.
+    /// postgres, mariadb, zookeeper, zookeeper-ensemble, consul, consul-three), or the URL of running ones.
     url: String,
     /// For how long: 90s, 10m, 2h.
     #[arg(long = "for", default_value = "60s", value_parser = duration)]
@@ -339,7 +339,7 @@ fn check_generated(holds: usize) -> bool {
     verdict.is_good()
 }
 
-/// What this process has used of a processor, in seconds: a busy machine makes the clock on the wall say little.
+/// The processor time of this process, in seconds: a busy machine makes the clock on the wall say little.
 fn processor_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -1,4 +1,4 @@
-//! A history as a picture: one lane per client, waits thin, holds thick, what is broken in red.
+//! A history as a picture: one lane per client, waits thin, holds thick, broken promises in red.
 
 use std::fmt::Write;
 
@@ -36,8 +36,8 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
     let mut lanes: Vec<u32> = history.holds.iter().map(|hold| hold.who).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    let everybody = lanes.len();
-    if everybody > MOST_LANES {
+    let all = lanes.len();
+    if all > MOST_LANES {
         let held = |who: &u32| {
             let own = |hold: &Hold| hold.who == *who && hold.answer == Answer::Granted;
             history.holds.iter().any(own)
@@ -58,12 +58,12 @@ pub fn svg(history: &History, verdict: &Verdict, title: &str) -> String {
             escape(&history.whos[*lane as usize])
         );
     }
-    if everybody > lanes.len() {
+    if all > lanes.len() {
         let _ = writeln!(
             out,
             "<text x=\"{}\" y=\"28\">{} more wait all the time</text>",
             WIDTH - 220.0,
-            everybody - lanes.len()
+            all - lanes.len()
         );
     }
     for hold in history

@@ -14,7 +14,7 @@ use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
 
 use crate::random::Random;
 
-/// What a session does.
+/// The operations of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Begins.
@@ -31,7 +31,7 @@ pub enum Op {
     Close,
 }
 
-/// What goes wrong with it.
+/// The fault of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
     /// Nothing.
@@ -41,9 +41,9 @@ pub enum Fault {
     Refuse,
     /// The engine does it; the answer is lost, and the caller is told that it may have happened.
     LoseReply,
-    /// The engine never sees it and nobody answers.
+    /// The engine never sees it, and no answer comes.
     Hang,
-    /// The engine does it and nobody answers.
+    /// The engine does it, and no answer comes.
     HangReply,
     /// The engine sees it late.
     Delay(Duration),
@@ -108,7 +108,7 @@ impl Plan {
         state.chance = None;
     }
 
-    /// Forgets what was [`set`](Self::set); what happens by chance goes on.
+    /// Forgets the faults that were [`set`](Self::set); those by chance go on.
     pub fn unset(&self) {
         self.state().faults.clear();
     }
@@ -267,7 +267,7 @@ struct FaultySession {
     plan: Plan,
 }
 
-/// What a heartbeat told, and how it ended.
+/// The standings that a heartbeat told, and how it ended.
 type Beaten = (Vec<(Claim, Standing)>, Result<()>);
 
 impl FaultySession {

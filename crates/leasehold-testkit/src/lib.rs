@@ -1,4 +1,4 @@
-//! What the tests of Leasehold are made of. Nothing that ships depends on it.
+//! Parts of the tests of Leasehold. Nothing that ships depends on it.
 //!
 //! - [`disk`]: a small disk that can be filled.
 //! - [`faulty`]: an engine around an engine that loses, delays and repeats.
@@ -8,7 +8,7 @@
 //! - [`proxy`]: a TCP proxy that delays, holds back, cuts and resets.
 //! - [`servers`]: real servers as values.
 //! - [`random`]: numbers from a seed that replay in every version.
-//! - [`log`]: what was logged while a closure ran.
+//! - [`log`]: the log of a closure.
 //! - [`skip`]: skipping on purpose, printed and counted.
 
 pub mod disk;

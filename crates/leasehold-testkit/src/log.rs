@@ -1,4 +1,4 @@
-//! What was logged while a closure ran.
+//! The log of a closure.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The real libraries that ours contends with, as processes: `interop/java` and `interop/python`.
+//! The real libraries that ours contends with, as processes: `interop/java`, `interop/python` and `interop/go`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,27 @@ pub fn python(library: &str) -> Command {
     let _ = command.env("PYTHONPATH", out).arg("-u");
     let _ = command.arg(interop("python").join("main.py")).arg(library);
     command
+}
+
+/// The Go program in this folder of `interop/go`, ready to be started.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn go(folder: &str) -> Command {
+    // One build at a time, and each of them once.
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let source = interop("go").join(folder);
+    let out = built(&format!("interop-go-{folder}"));
+    let mut done = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if done.insert(out.clone()) {
+        std::fs::create_dir_all(&out).expect("a directory");
+        let mut build = Command::new("go");
+        let _ = build.args(["build", "-C"]).arg(&source);
+        let _ = build.arg("-o").arg(out.join("peer")).arg(".");
+        build_once(build, "go", &source, &out);
+    }
+    drop(done);
+    Command::new(out.join("peer"))
 }
 
 /// Runs a build unless its result is newer than its sources.

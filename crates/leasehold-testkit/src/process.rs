@@ -87,7 +87,7 @@ impl Process {
         self.hear()
     }
 
-    /// What it has said already and nobody has heard.
+    /// The next line that it has printed and the test has not read.
     pub fn heard(&self) -> Option<String> {
         self.lines.try_recv().ok()
     }

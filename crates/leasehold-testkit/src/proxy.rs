@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
+
 use crate::told::{Between, Told};
 
 /// Which way bytes go.
@@ -20,13 +22,13 @@ pub enum Way {
     ToClient,
 }
 
-/// What happens to the bytes that go one way.
+/// The fate of the bytes that go one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
     /// They arrive.
     #[default]
     Pass,
-    /// They arrive later.
+    /// They arrive later, together with those that came meanwhile: a distance, not a narrow road.
     Delay(Duration),
     /// They do not arrive while this lasts; afterwards they do, as TCP repeats them.
     Hold,
@@ -53,9 +55,9 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
-    /// What a client says on the connection that is meant.
+    /// Words of a client by which a connection is chosen.
     words: Mutex<Vec<Vec<u8>>>,
-    /// What its clients are told of other servers' ports.
+    /// The ports of other servers as its clients are told them.
     told: Mutex<Option<Told>>,
 }
 
@@ -68,7 +70,7 @@ struct Plan {
     only: Only,
 }
 
-/// Whose messages are counted.
+/// The connections that a plan is for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Only {
     #[default]
@@ -100,7 +102,7 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// What happens one way from now on.
+    /// Sets the fate of one way from now on.
     pub fn set(&self, way: Way, fate: Fate) {
         self.change(|plan| {
             plan.fates[way as usize] = fate;
@@ -108,7 +110,7 @@ impl Proxy {
         });
     }
 
-    /// What happens both ways from now on.
+    /// Sets the fate of both ways from now on.
     pub fn set_both(&self, fate: Fate) {
         self.set(Way::ToServer, fate);
         self.set(Way::ToClient, fate);
@@ -188,7 +190,7 @@ impl Drop for Proxy {
 impl State {
     fn reset(&self) {
         for (_, stream) in lock(&self.open).drain(..) {
-            // Whatever is unread or unsent is thrown away, and the other side sees a reset.
+            // Unread and unsent bytes are thrown away, and the other side sees a reset.
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -203,6 +205,10 @@ impl State {
         matches!(plan.only, Only::All) || plan.only == Only::Connection(connection)
     }
 
+    fn delays(&self, way: Way) -> bool {
+        matches!(lock(&self.plan).fates[way as usize], Fate::Delay(_))
+    }
+
     /// Waits until a message may go on; false if its connection is over.
     fn admit(&self, way: Way, connection: u64, message: &[u8]) -> bool {
         let mut plan = lock(&self.plan);
@@ -215,7 +221,7 @@ impl State {
             if left == 0 {
                 plan.fates[way as usize] = fate;
                 if fate == Fate::Reset {
-                    // Once: whoever connects again is let through.
+                    // Once: the next connection is let through.
                     plan.fates[way as usize] = Fate::Pass;
                     drop(plan);
                     self.reset();
@@ -283,13 +289,20 @@ fn pump(state: &State, (way, connection): (Way, u64), mut from: TcpStream, mut t
         Way::ToClient => lock(&state.told).clone(),
     };
     let mut between = Between::default();
-    while let Ok(read @ 1..) = from.read(&mut buffer) {
-        let passed = state.admit(way, connection, &buffer[..read])
-            && match &told {
+    while let Ok(mut read @ 1..) = from.read(&mut buffer) {
+        let mut passed = state.admit(way, connection, &buffer[..read]);
+        if passed {
+            while state.delays(way)
+                && let Ok((more @ 1.., _)) = recv(&from, &mut buffer[read..], RecvFlags::DONTWAIT)
+            {
+                read += more;
+            }
+            passed = match &told {
                 None => to.write_all(&buffer[..read]),
                 Some(told) => to.write_all(&told.tell(&mut between, &buffer[..read])),
             }
             .is_ok();
+        }
         if !passed {
             break;
         }

@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The numbers of this seed for one of many who draw.
+    /// The numbers of this seed for one of many users.
     pub fn of(seed: u64, which: u64) -> Self {
         let mut mixed = Self(seed ^ which.wrapping_mul(0xd6e8_feb8_6659_fd93));
         let _ = mixed.next();

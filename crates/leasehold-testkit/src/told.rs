@@ -7,7 +7,7 @@ pub(crate) struct Told {
     ports: Vec<(String, String)>,
 }
 
-/// What is known of a stream between two reads.
+/// The state of a stream between two reads.
 #[derive(Debug, Default)]
 pub(crate) struct Between {
     last: u8,
@@ -26,7 +26,7 @@ impl Told {
         Self { ports }
     }
 
-    /// What the client gets for what was read.
+    /// The bytes for the client, in place of those that were read.
     pub(crate) fn tell(&self, between: &mut Between, read: &[u8]) -> Vec<u8> {
         let mut text = std::mem::take(&mut between.rest);
         text.extend(read);

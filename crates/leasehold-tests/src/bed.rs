@@ -1,4 +1,4 @@
-//! What the shared tests need of an engine.
+//! The bed of an engine: everything that the shared tests need of it.
 
 use std::fmt;
 use std::process::Command;
@@ -29,7 +29,7 @@ pub struct Bed {
     pub death_is_noticed: bool,
     /// Whether the others can go on now that a process was stopped: it may have been inside what only one can do at a time.
     pub stands_aside: Box<dyn Fn() -> bool + Send + Sync>,
-    /// What the engine has stored that would stay for ever.
+    /// Stored things that would stay for ever.
     pub endless: Box<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
@@ -68,7 +68,7 @@ impl Bed {
     /// A client by a URL of this bed, with its lease.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Those of the engine.
     pub async fn connect(&self, url: &str) -> Result<Client> {
         Options::new().lease(self.lease).connect(url).await
     }
@@ -79,7 +79,7 @@ impl Bed {
     /// If it cannot connect.
     pub(crate) async fn open(&self, engine: &Arc<dyn Engine>) -> Client {
         // Longer than a lock may take to pass on: a call that is slow is judged by that, and not by its own lease.
-        let lease = self.lease.max(Duration::from_secs(45));
+        let lease = self.lease.max(Duration::from_secs(60));
         let opened = Options::new().lease(lease).open(engine.clone()).await;
         opened.expect("a session")
     }

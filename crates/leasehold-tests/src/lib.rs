@@ -1,13 +1,15 @@
-//! Tests that stand once and run on every engine: what an engine needs for them is a [`Bed`].
+//! Tests that stand once and run on every engine: an engine needs a [`Bed`] for them.
 //!
 //! - [`edge`]: calls that arrive around the end of a dead holder's lease.
 //! - [`lost_answers`]: every operation, cut at each of its messages.
 //! - [`overload`]: a server that says nothing while many tasks try.
+//! - [`runtimes`]: the runtime of a call, or of the client, ends.
 
 mod bed;
 pub mod edge;
 pub mod lost_answers;
 pub mod overload;
+pub mod runtimes;
 
 pub use self::bed::Bed;
 

@@ -1,6 +1,7 @@
 //! A server that says nothing while many tasks try: the client is back within a second of the server's return, and its
 //! memory is bounded.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::engine::Clock;
@@ -10,9 +11,9 @@ use leasehold_testkit::proxy::Fate;
 use crate::Bed;
 
 const TASKS: u32 = 50;
-/// What a client may take to lock again, from when the server answers.
+/// The time for a client to lock again, from when the server answers.
 const BACK: Duration = Duration::from_secs(1);
-/// What its process may grow by, in KiB: less than two KiB for each try of ten seconds.
+/// The growth allowed to its process, in KiB: less than two KiB for each try of ten seconds.
 const GROWTH: u64 = 8 * 1024;
 
 /// How long the server says nothing: 10 s, or what `LEASEHOLD_SILENCE` says in seconds.
@@ -31,12 +32,16 @@ fn memory(locker: &Process) -> u64 {
         .expect("its memory")
 }
 
+/// One server at a time: fifty tasks of each would share the processors when all of them are back.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// Tasks that try a hundred milliseconds each, again and again, while the server says nothing.
 ///
 /// # Panics
 /// If the client is not back in time, or its process has grown.
 #[expect(clippy::disallowed_methods, reason = "the silence lasts so long")]
 pub fn is_over_with_the_silence(bed: &Bed) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (proxies, url) = bed.proxies();
     let mut locker = bed.locker(&url);
     assert!(locker.ask("lock warm").starts_with("held"));

@@ -1,4 +1,4 @@
-//! A lock of any engine outside, and a row that refuses whoever has lost it.
+//! A lock of any engine outside, and a row that refuses a holder that has lost it.
 //!
 //! `cargo run -p leasehold --features mysql,postgres,sqlite --example fence_check [URL]`
 

@@ -10,10 +10,13 @@ const URLS: &[&str] = &[
     "redis+sentinel://localhost/main",
     "redis://localhost?replicas=1",
     "redlock://h1,h2,h3",
-    "postgres://localhost/db",
-    "mysql://localhost/db",
+    "postgres://app@localhost/db",
+    "postgres://app@localhost/db?commit=async",
+    "mysql://app@localhost/db",
     "sqlite:locks.db",
     "zookeeper://localhost",
+    "etcd://localhost",
+    "consul://localhost",
 ];
 
 fn main() {

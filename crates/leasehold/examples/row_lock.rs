@@ -1,4 +1,4 @@
-//! The row itself is the lock: whoever changes the stock waits for its row, in the transaction that changes it.
+//! The row itself is the lock: a change of the stock waits for its row, in the transaction that changes it.
 //!
 //! `cargo run -p leasehold --features mysql,postgres,sqlite --example row_lock [URL]`
 
@@ -38,7 +38,7 @@ async fn add(url: &str) -> Outcome<()> {
         let done = row
             .update_versioned(&mut transaction, &set, version)
             .await?;
-        assert_eq!(done, Update::Done, "nobody else can have changed it");
+        assert_eq!(done, Update::Done, "no other can have changed it");
         transaction.commit().await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A stock counter behind two instances: nobody sells what is not there, and a late writer is refused.
+//! A stock counter behind two instances: no instance sells what is not there, and a late writer is refused.
 //!
 //! `cargo run -p leasehold --example stock`
 
@@ -15,12 +15,12 @@ struct Stock {
 
 impl Stock {
     fn read(&self, fence: Fence) -> u32 {
-        self.gate.admit(fence).expect("nobody later was here");
+        self.gate.admit(fence).expect("no later holder was here");
         *self.left.lock().expect("no panic")
     }
 
     fn write(&self, fence: Fence, left: u32) {
-        self.gate.admit(fence).expect("nobody later was here");
+        self.gate.admit(fence).expect("no later holder was here");
         *self.left.lock().expect("no panic") = left;
     }
 }

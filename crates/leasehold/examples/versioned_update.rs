@@ -1,4 +1,4 @@
-//! Nobody waits: a change is made if the row is still as it was read, and tried again if it is not.
+//! No transaction waits: a change is made if the row is still as it was read, and tried again if it is not.
 //!
 //! `cargo run -p leasehold --features mysql,postgres,sqlite --example versioned_update [URL]`
 

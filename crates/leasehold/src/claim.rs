@@ -128,7 +128,7 @@ macro_rules! random_id {
         }
 
         impl fmt::Debug for $name {
-            // Whoever knows an id can release what it stands for: logs get its first digits only.
+            // A process that knows an id can release its claim: logs get the first digits only.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:06x}…", self.0 >> 104)
             }
@@ -137,7 +137,7 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// Identifies one claim; whoever knows it can release the claim, so it stays out of logs.
+    /// Identifies one claim. A process that knows it can release the claim, so it stays out of logs.
     ClaimId
 }
 random_id! {
@@ -177,7 +177,7 @@ impl Hasher for IdHasher {
 pub struct Claim {
     /// Fresh for every attempt.
     pub id: ClaimId,
-    /// What is claimed.
+    /// The name that is claimed.
     pub name: Name,
     /// Weight and capacity.
     pub mode: Mode,
@@ -204,5 +204,36 @@ impl Claim {
     pub fn tries(mut self) -> Self {
         self.waits = false;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_that_no_line_can_give_are_refused_with_the_reason() {
+        let refused = |count, of| Mode::Permits { count, of }.check().unwrap_err().to_string();
+        assert!(refused(1, 0).contains("at least 1 permit; 0 were given"));
+        assert!(refused(0, 2).contains("0 permits were asked for"));
+        assert!(refused(3, 2).contains("3 permits were asked for, and the semaphore has 2"));
+        assert!(refused(1, RW_CAPACITY).contains("a semaphore has at most"));
+        assert!(Mode::Permits { count: 2, of: 2 }.check().is_ok());
+        assert!(Mode::Write.check().is_ok());
+    }
+
+    #[test]
+    fn a_mode_is_its_weight_and_its_capacity() {
+        let (all, some) = (
+            Mode::Permits { count: 3, of: 3 },
+            Mode::Permits { count: 2, of: 3 },
+        );
+        assert!(Mode::Mutex.exclusive() && Mode::Write.exclusive() && all.exclusive());
+        assert!(!Mode::Read.exclusive() && !some.exclusive());
+        for mode in [Mode::Mutex, Mode::Read, Mode::Write, all, some] {
+            assert_eq!(Mode::of(mode.weight(), mode.capacity()), mode);
+        }
+        let words = [Mode::Mutex, Mode::Read, Mode::Write, some].map(|mode| mode.to_string());
+        assert_eq!(words, ["mutex", "read", "write", "2 of 3"]);
     }
 }

@@ -16,7 +16,8 @@ use crate::turns::{Terms, Turns};
 /// that the default: `file:` in this user's own directory.
 ///
 /// # Errors
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise what the engine says.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands; otherwise those
+/// of the engine.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -29,7 +30,7 @@ pub async fn connect(url: &str) -> Result<Client> {
     Options::new().connect(url).await
 }
 
-/// What the engine of a URL promises, without reaching it.
+/// The guarantees of a URL's engine, without reaching it.
 ///
 /// # Errors
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that no engine of this build understands.
@@ -46,7 +47,9 @@ pub fn guarantees(url: &str) -> Result<Guarantees> {
 
 /// A client of one engine. Cheap to clone; all clones share one session.
 ///
-/// Its background tasks live on the runtime that connected it. When the last clone and the last guard are gone, what
+/// Its background tasks live on the runtime that connected it: when that runtime ends, what is held is lost and new claims
+/// are refused ([`ErrorKind::Closed`](crate::ErrorKind::Closed)). Calls may come from other runtimes, which may end before
+/// their guards do. When the last clone and the last guard are gone, what
 /// was dropped is given back and the session is closed, in the background; [`shutdown`](Self::shutdown) waits for it.
 ///
 /// ```
@@ -67,7 +70,7 @@ struct Inner {
     terms: Terms,
 }
 
-/// What a shutdown left behind.
+/// How a shutdown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
@@ -89,6 +92,26 @@ impl Client {
             who,
             terms,
         }))
+    }
+
+    /// Connects to the engine of `LEASEHOLD_URL`, and without that to `file:` in this user's own directory.
+    ///
+    /// # Ordering
+    /// Not defined between calls.
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind but a session that ends by itself.
+    /// # Errors
+    /// As [`connect`].
+    /// # Not promised
+    /// That two users of one machine exclude each other without the variable: each has a directory of its own.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::Client::from_env().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn from_env() -> Result<Self> {
+        connect("").await
     }
 
     /// A lock with one holder at a time. A bad name is reported when the lock is asked for.
@@ -139,7 +162,7 @@ impl Client {
         Multi::new(&self.0.turns, names, self.0.terms.clone())
     }
 
-    /// What holds under which fault.
+    /// The verdict per fault, and what the engine can do.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -163,7 +186,7 @@ impl Client {
         self.0.engine.location()
     }
 
-    /// Who holds what and who waits, as it is now. Changes nothing.
+    /// The holders and the waiters, as they are now. Changes nothing.
     ///
     /// # Errors
     /// If the engine cannot be read.
@@ -181,8 +204,8 @@ impl Client {
         self.0.engine.inspect(query).await
     }
 
-    /// Takes a lock away from all who hold it, or from the holder of one fence; says how many lost it. They are
-    /// told, later fences are larger, and a trace of who and why is left.
+    /// Takes a lock away from all its holders, or from the holder of one fence; says how many lost it. They are
+    /// told, later fences are larger, and a trace of the eviction is left.
     ///
     /// # Errors
     /// If the engine cannot do it, or the name is not one.
@@ -205,12 +228,12 @@ impl Client {
         self.0.engine.evict(&name, fence, &self.0.who, why).await
     }
 
-    /// Asks all who hold a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
+    /// Asks all holders of a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
     /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper and
-    /// memory), or if the engine cannot be reached.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper, etcd,
+    /// Consul and memory), or if the engine cannot be reached.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -236,7 +259,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
     /// # Errors
-    /// If the engine could not be told that the session ends: what the session has then ends with its lease.
+    /// If the engine could not be told that the session ends: its claims then end with their lease.
     /// # Not promised
     /// Abandoned claims end in the engine no later than their lease, on some engines at once.
     ///
@@ -250,10 +273,10 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
-        let keeper = self.0.turns.keeper();
-        keeper.close();
+        let manager = self.0.turns.manager();
+        manager.close();
         self.0.turns.close();
-        let abandoned = keeper.drain(patience).await?;
+        let abandoned = manager.drain(patience).await?;
         Ok(Shutdown { abandoned })
     }
 

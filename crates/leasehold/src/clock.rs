@@ -1,7 +1,9 @@
 //! The only place that reads clocks.
 //!
-//! Validity is counted on `CLOCK_BOOTTIME`: `CLOCK_MONOTONIC` (and so `Instant`) stands still while the machine is
-//! suspended, and a lease does not. Tests drive the same code with [`Clock::simulated`].
+//! Validity is counted on the clock that goes on while the machine is suspended, as a lease does: `CLOCK_BOOTTIME` on
+//! Linux (its `CLOCK_MONOTONIC`, and so `Instant`, stands still), `CLOCK_MONOTONIC` on macOS and the BSDs, and the
+//! performance counter on Windows, which is what `Instant` reads there. Tests drive the same code with
+//! [`Clock::simulated`].
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the module that may read clocks"
@@ -10,8 +12,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use rustix::time::ClockId;
 
 /// Microseconds on some clock.
 pub type Micros = u64;
@@ -69,12 +69,12 @@ impl Clock {
         })))
     }
 
-    /// Stands still but for [`skip`](Self::skip): what an engine does at one moment can be compared exactly.
+    /// Stands still but for [`skip`](Self::skip): the steps of an engine at one moment can be compared exactly.
     pub fn stopped() -> Self {
         Self(Source::Simulated(Box::default()))
     }
 
-    /// Lets time pass without anybody running, as in a suspend. Only for a simulated clock; no effect otherwise.
+    /// Lets time pass while no task runs, as in a suspend. Only for a simulated clock; no effect otherwise.
     pub fn skip(&self, by: Duration) {
         if let Source::Simulated(simulated) = &self.0 {
             let _ = simulated.skipped.fetch_add(micros(by), Ordering::SeqCst);
@@ -120,7 +120,7 @@ impl Clock {
     /// Now, in microseconds since some fixed moment of this machine's boot.
     pub fn now(&self) -> Micros {
         match &self.0 {
-            Source::Boot => read(ClockId::Boottime),
+            Source::Boot => since_boot(),
             Source::Simulated(simulated) => {
                 let passed = simulated.start.map_or(0, |start| micros(start.elapsed()));
                 let passed = passed + simulated.skipped.load(Ordering::SeqCst);
@@ -134,7 +134,11 @@ impl Clock {
     /// Now, in microseconds of the wall clock. For fences and for people, never for validity.
     pub fn wall(&self) -> Micros {
         match &self.0 {
-            Source::Boot => read(ClockId::Realtime),
+            Source::Boot => {
+                // A wall clock before 1970 counts as none.
+                let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+                micros(wall.unwrap_or_default())
+            }
             Source::Simulated(simulated) => {
                 let set = simulated.set.load(Ordering::SeqCst);
                 (SIMULATED_WALL + self.now()).saturating_add_signed(set)
@@ -151,7 +155,7 @@ impl Clock {
         UNIX_EPOCH + Duration::from_micros(wall)
     }
 
-    /// A moment of [`now`](Self::now) as an `Instant`, for callers who wait with one.
+    /// A moment of [`now`](Self::now) as an `Instant`, for callers that wait with one.
     pub(crate) fn instant_of(&self, moment: Micros) -> Instant {
         let (now, instant) = (self.now(), Instant::now());
         let ahead = Duration::from_micros(moment.saturating_sub(now));
@@ -165,10 +169,23 @@ impl Clock {
     }
 }
 
-fn read(clock: ClockId) -> Micros {
-    let time = rustix::time::clock_gettime(clock);
-    // A wall clock before 1970 counts as none.
+/// The clock that goes on in suspend.
+#[cfg(unix)]
+fn since_boot() -> Micros {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const BOOT: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const BOOT: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(BOOT);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// The clock that goes on in suspend: no other process reads it, so it may count from its first use. It begins at an hour,
+/// so that "a while ago" is never below zero.
+#[cfg(windows)]
+fn since_boot() -> Micros {
+    static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    3_600_000_000 + micros(FIRST.get_or_init(Instant::now).elapsed())
 }
 
 /// A duration in whole microseconds, at most `u64::MAX`.

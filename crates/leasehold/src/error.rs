@@ -8,7 +8,7 @@ use crate::name::Name;
 /// The result of everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, at which step, on which engine and name, and whether it may have happened anyway.
+/// A failure: its kind, its step, the engine and the name, and whether the operation may have happened anyway.
 ///
 /// Busy is not an error: a try or a wait that ran out of time answers `None`.
 ///
@@ -52,7 +52,7 @@ pub enum ErrorKind {
     Conflict,
     /// The URL or a setting was wrong.
     Config,
-    /// The engine does not let us.
+    /// The engine denies it to this login.
     Denied,
     /// The engine could not be reached, or could not do it now.
     Unavailable,
@@ -62,7 +62,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The grant ended without the caller releasing it.
     Lost,
-    /// The client was shut down.
+    /// The client was shut down, or the runtime that connected it is gone.
     Closed,
 }
 
@@ -200,7 +200,7 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -220,13 +220,13 @@ impl Error {
         self.0.name.as_ref()
     }
 
-    /// What it says, without where: for an engine that tells one refusal to several calls.
-    #[cfg(feature = "zookeeper")]
+    /// The message without engine, step and name: for an engine that tells one refusal to several calls.
+    #[cfg(any(feature = "zookeeper", feature = "etcd", feature = "consul"))]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Whether the operation may have happened although it failed. Whatever it left behind ends with its lease.
+    /// Whether the operation may have happened although it failed. A claim that it left behind ends with its lease.
     pub fn may_have_happened(&self) -> bool {
         self.0.happened == Happened::Perhaps
     }
@@ -278,7 +278,8 @@ impl Error {
     }
 
     pub(crate) fn closed(step: Step) -> Self {
-        Self::new(ErrorKind::Closed, step, "the client was shut down")
+        let what = "the client was shut down, or the runtime that connected it is gone";
+        Self::new(ErrorKind::Closed, step, what)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 /// How many fences one grant reserves: a grant serves at most this many turns.
 pub const FENCE_BLOCK: u32 = 256;
 
-/// The token of a grant: for one name, every later turn has a larger one, whoever holds it.
+/// The token of a grant: for one name, every later turn has a larger one, in every process.
 ///
 /// Send it with every write and let the resource refuse a smaller one than it has seen ([`Gate`] does that in
 /// memory). It fits a signed 64-bit column.
@@ -34,7 +34,7 @@ impl Fence {
 
     /// A fence that came from outside; none if it is larger than it can be. A resource that has seen a fence which is far
     /// too large refuses every later holder.
-    #[cfg(feature = "redis")]
+    #[cfg(any(test, feature = "redis"))]
     pub(crate) const fn bounded(number: u64, most: u64) -> Option<Self> {
         if number <= most {
             Some(Self(number))
@@ -50,6 +50,15 @@ impl Fence {
     /// ```
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The number for a signed column.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::new(7).as_i64(), 7);
+    /// ```
+    pub const fn as_i64(self) -> i64 {
+        self.0 as i64
     }
 }
 
@@ -83,7 +92,7 @@ pub struct Gate {
     seen: std::sync::atomic::AtomicU64,
 }
 
-/// A [`Gate`] has seen a larger fence: whoever shows this one no longer holds the lock.
+/// A [`Gate`] has seen a larger fence: the caller that shows this one no longer holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// The fence that was shown.
@@ -134,10 +143,35 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "fence {} is stale: {} was seen, so somebody else has held the lock since",
+            "fence {} is stale: {} was seen, so another holder has had the lock since: stop this work",
             self.shown, self.seen
         )
     }
 }
 
 impl std::error::Error for Stale {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same fence may come twice: one holder makes many requests.
+    #[test]
+    fn a_gate_refuses_what_is_older_than_what_it_saw() {
+        let gate = Gate::new();
+        let (old, new) = (Fence::new(3), Fence::new(4));
+        assert!(gate.admit(old).is_ok() && gate.admit(old).is_ok());
+        assert!(gate.admit(new).is_ok());
+        let stale = gate.admit(old).unwrap_err();
+        assert_eq!((stale.shown, stale.seen), (old, new));
+        assert!(gate.admit(new).is_ok());
+        let said = stale.to_string();
+        assert!(said.contains("fence 3 is stale: 4 was seen"), "{said}");
+    }
+
+    #[test]
+    fn a_fence_from_outside_has_a_bound() {
+        assert_eq!(Fence::bounded(7, 7), Some(Fence::new(7)));
+        assert_eq!(Fence::bounded(8, 7), None);
+    }
+}

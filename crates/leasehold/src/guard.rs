@@ -1,4 +1,4 @@
-//! What the caller holds.
+//! Guards: the caller holds the lock while it has one.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::turns::Turn;
 /// A held lock. It is renewed in the background until it is released or dropped.
 ///
 /// A guard is yours while [`state`](Self::state) is not [`State::Lost`]. It becomes lost on its own clock *before* the
-/// engine lets anybody else in, but a process that stood still may run one more step before it looks: if that step
+/// engine lets another holder in, but a process that stood still may run one more step before it looks: if that step
 /// can do harm, send [`fence`](Self::fence) with it and let the resource refuse old fences.
 ///
 /// Dropping a guard releases it in the background: it never blocks and never panics, also outside a runtime.
@@ -34,12 +34,12 @@ pub struct Guard {
     turn: Turn,
 }
 
-/// What a release found.
+/// How the lock stood when it was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Released {
     /// The lock was held until now.
     Released,
-    /// The lock had been lost before: somebody else may have held it since.
+    /// The lock had been lost before: another holder may have had it since.
     WasLost,
 }
 
@@ -56,7 +56,7 @@ impl Guard {
     /// # let client = leasehold::connect("memory:").await?;
     /// let gate = leasehold::Gate::new();
     /// let guard = client.mutex("x").lock().await?;
-    /// gate.admit(guard.fence()).expect("nobody later was here");
+    /// gate.admit(guard.fence()).expect("no later holder was here");
     /// # Ok(()) }
     /// ```
     pub fn fence(&self) -> Fence {
@@ -121,8 +121,8 @@ impl Guard {
     }
 
     /// How long the engine keeps the lock after the last renewal it heard: the lease that was asked for, or what the
-    /// server made of it (ZooKeeper's sessions are longer). After a crash the lock passes on so much later; the guard
-    /// itself is lost no later than the lease that was asked for.
+    /// server made of it (sessions of ZooKeeper and Consul and leases of etcd are longer). After a crash the lock passes on
+    /// so much later; the guard itself is lost no later than the lease that was asked for.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -152,7 +152,7 @@ impl Guard {
     /// Waits until the lock is lost; the error says why.
     ///
     /// # Ordering
-    /// Told before the engine lets anybody else in, unless the engine itself takes the lock away (eviction).
+    /// Told before the engine lets another holder in, unless the engine itself takes the lock away (eviction).
     /// # Cancel safety
     /// May be dropped and called again at any time; a loss is never missed.
     /// # Errors
@@ -182,11 +182,12 @@ impl Guard {
     /// # Ordering
     /// Told any time after it was asked. Once asked, the lock serves no other task of this process and does not linger.
     /// # Cancel safety
-    /// May be dropped and called again at any time; what was asked stays asked.
+    /// May be dropped and called again at any time; the request stays made.
     /// # Errors
     /// None.
     /// # Not promised
-    /// That it is told soon (ZooKeeper: within a third of the lease), or at all on engines where holders cannot be asked.
+    /// That it is told soon (ZooKeeper, etcd, Consul: within a third of the lease), or at all on engines where holders cannot be
+    /// asked.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -240,7 +241,7 @@ impl Guard {
     /// # Errors
     /// If the engine could not be told. The background goes on trying until the lease ends.
     /// # Not promised
-    /// That nobody acted meanwhile: [`Released::WasLost`] means somebody else may have held the lock.
+    /// That no other holder acted meanwhile: [`Released::WasLost`] means that another one may have had the lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

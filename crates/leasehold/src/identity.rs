@@ -30,10 +30,10 @@ const COMMAND_MAX: usize = 256;
 /// Longer names of machines are cut: no machine has one.
 const HOST_MAX: usize = 255;
 
-/// What stands for a secret.
+/// Printed in place of a secret.
 const MASK: &str = "***";
 
-/// What the names of secrets have in them.
+/// Parts of the names that secrets have.
 const SECRETS: &[&str] = &[
     "password",
     "passwd",
@@ -58,10 +58,7 @@ impl Identity {
 
     /// This host, this process, its program's name.
     pub fn of_this_process() -> Self {
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+        let host = host();
         let program = std::env::args_os().next().unwrap_or_default();
         Self::new(host, std::process::id(), program_name(&program))
     }
@@ -72,7 +69,7 @@ impl Identity {
         Self::new(self.host, self.pid, command)
     }
 
-    /// The same process with a command line. What looks like a secret is masked: logins of URLs, and what follows
+    /// The same process with a command line. Secrets are masked: logins of URLs, and the words after
     /// `password`, `token`, `secret`, `key` and the like. A secret that looks like none is not found: do not ask for this
     /// where commands have such.
     ///
@@ -146,7 +143,7 @@ fn without_login(part: &str) -> String {
 
 /// Where the value begins of the first name of a secret in a text.
 fn secret_at(text: &str) -> Option<usize> {
-    // As long as the text: what is not ASCII stays as it is.
+    // Of the same length as the text: other characters than ASCII stay as they are.
     let lower = text.to_ascii_lowercase();
     let values = SECRETS.iter().flat_map(|name| {
         let found = lower.match_indices(name);
@@ -158,6 +155,19 @@ fn secret_at(text: &str) -> Option<usize> {
         })
     });
     values.min()
+}
+
+/// The name of this machine.
+#[cfg(unix)]
+fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// The name of this machine.
+#[cfg(windows)]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 impl fmt::Display for Identity {
@@ -184,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_secret_is_shown_as_it_is() {
+    fn a_text_without_a_secret_is_shown_as_it_is() {
         let words = ["rsync", "-a", "--delete", "/srv/", "host:/backup/", "a@b"];
         assert_eq!(shown(&words), words.join(" "));
     }

@@ -13,15 +13,29 @@
 //! | you want | take |
 //! |---|---|
 //! | one at a time | [`Mutex`] |
-//! | many who look, one who changes | [`RwLock`] |
+//! | many readers, one writer | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
 //! | no async | [`blocking`] |
 //!
-//! # What is promised
+//! # Which engine?
+//! | URL | cargo feature | locks for |
+//! |---|---|---|
+//! | `memory:`, `memory:LABEL` | – | the tasks and threads of this process; for tests |
+//! | `file:`, `file:DIR` | `file` (default) | the processes of one user on one machine |
+//! | `redis://HOST`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` | `redis` | clients of Redis or Valkey |
+//! | `redlock://H1,H2,H3` | `redlock` | clients of a majority of independent Redis servers; mutexes only |
+//! | `postgres://USER@HOST/DB`, `mysql://USER@HOST/DB` | `postgres`, `mysql` | clients of one database |
+//! | `sqlite:FILE` | `sqlite` | the processes of one machine |
+//! | `zookeeper://H1,H2,H3/PATH` | `zookeeper` | clients of one ensemble, Curator's among them |
+//! | `etcd://H1,H2,H3`, `etcds://` | `etcd` | clients of one cluster, `etcdctl lock` among them |
+//!
+//! The types of [`engine`] have the options of each URL, and its limits.
+//!
+//! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
-//! lets anybody else in. If your process stands still it may still run one step before it looks: pass
+//! lets another holder in. If your process stands still it may still run one step before it looks: pass
 //! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
 //! the tests cite.
 //!
@@ -31,7 +45,7 @@
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
-//! engines   memory file redis sql zookeeper           a folder each; Redlock is a part of Redis
+//! engines   memory file redis sql zookeeper etcd      a folder each; Redlock is a part of Redis
 //! line      the rule that all of them follow, pure
 //! ```
 
@@ -42,6 +56,8 @@ mod client;
 mod clock;
 mod error;
 mod fence;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod identity;
 mod kinds;

@@ -3,8 +3,8 @@
 //! A pure state machine: no I/O, no clock of its own. It is the state of the `memory` and `file` engines, the
 //! specification every other engine is tested against, and what the model checker explores.
 //!
-//! Every operation first sweeps: it drops what has expired and grants to whoever now fits, so that an answer never
-//! depends on when somebody last looked. Then it does its own work, and grants again. It returns the [`Change`]s it
+//! Every operation first sweeps: it drops expired claims and grants to the claims that now fit, so that an answer never
+//! depends on when the last operation was. Then it does its own work, and grants again. It returns the [`Change`]s it
 //! caused to others, so that they can be told to their sessions; the claim that asks is told by the answer.
 
 mod words;
@@ -51,6 +51,10 @@ pub struct Line {
 /// The largest fence: it must fit a signed 64-bit column.
 const FENCE_MAX: u64 = i64::MAX as u64;
 
+/// The most claims that hold a name or wait for it. Every step looks at all of them: a line without an end would keep its
+/// keeper from all other work.
+pub const LINE_MAX: usize = 20_000;
+
 impl Line {
     /// An empty line whose next fence is above `last`.
     pub fn new(last: u64) -> Self {
@@ -95,7 +99,7 @@ impl Line {
         self.places[self.held..].iter()
     }
 
-    /// Whether nobody holds or waits.
+    /// Whether the line has no holder and no waiter.
     pub fn is_idle(&self) -> bool {
         self.places.is_empty()
     }
@@ -117,7 +121,7 @@ impl Line {
         let first = self.waiters().len() == 0;
         let fits = first && self.fits(ask.mode.weight());
         if first && !fits {
-            // A try tells it too: whoever only lingers gives up, and the next try gets in.
+            // A try tells it too: a holder that only lingers gives up, and the next try gets in.
             changes.extend(self.holders().map(|place| place.change(What::Wanted)));
         }
         if !fits && !ask.waits {
@@ -165,7 +169,7 @@ impl Line {
         (Release::Released, changes)
     }
 
-    /// Drops every claim whose session said nothing for a lease, and grants to whoever now fits.
+    /// Drops every claim whose session said nothing for a lease, and grants to the claims that now fit.
     pub fn sweep(&mut self, at: Moment) -> Vec<Change> {
         self.sweep_dead(at, |_| false)
     }
@@ -188,7 +192,7 @@ impl Line {
         self.promote(at, changes);
     }
 
-    /// Takes the lock away from all who hold it, or from the holder of one fence. Every later fence is larger.
+    /// Takes the lock away from all its holders, or from the holder of one fence. Every later fence is larger.
     pub fn evict(&mut self, fence: Option<Fence>, at: Moment) -> Vec<Change> {
         let mut changes = self.sweep(at);
         let meant = |place: &Place| match fence {
@@ -218,7 +222,7 @@ impl Line {
         }
     }
 
-    /// What a sweep changed for others than the claim that asks: an end told beside the answer could be taken for
+    /// The changes of a sweep to other claims than the one that asks: an end told beside the answer could be taken for
     /// the end of a claim that has just joined again.
     fn sweep_for(&mut self, changes: &mut Vec<Change>, asker: ClaimId, at: Moment) {
         self.sweep_into(changes, at, |_| false);
@@ -245,6 +249,9 @@ impl Line {
         }
         if !self.is_idle() && self.capacity != capacity {
             return Err(Refusal::Capacity(self.capacity));
+        }
+        if joins && ask.waits && self.places.len() >= LINE_MAX {
+            return Err(Refusal::Full);
         }
         if joins && self.last.max(at.floor) > last_before(self.waiters().len() + 1) {
             return Err(Refusal::Fences);
@@ -279,10 +286,11 @@ impl Line {
         self.held += 1;
     }
 
-    /// The unused part of a block can be given out again only while nobody was granted a later one.
+    /// The unused part of a block can be given out again only while no later one was granted.
     fn give_back(&mut self, first: u64, used: u32) {
         if self.last == block_end(first) {
-            self.last = first + u64::from(used.clamp(1, FENCE_BLOCK)) - 1;
+            // A stored line may hold any number.
+            self.last = first.saturating_add(u64::from(used.clamp(1, FENCE_BLOCK)) - 1);
         }
     }
 

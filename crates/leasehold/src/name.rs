@@ -1,4 +1,4 @@
-//! What is locked.
+//! Names of locks.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Step};
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 512;
 
-/// What is locked: an opaque string of 1 to 512 bytes without control characters.
+/// The name of a lock: an opaque string of 1 to 512 bytes without control characters.
 ///
 /// Two names are the same lock only if they are the same bytes: case and Unicode normal form matter, and no
 /// character has a meaning. Every engine encodes names injectively.
@@ -30,7 +30,7 @@ pub struct Name {
     hash: u64,
 }
 
-/// Of this process, so that nobody can choose names that collide.
+/// Random in each process, so that no caller can choose names that collide.
 static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {
@@ -96,6 +96,12 @@ impl fmt::Debug for Name {
     }
 }
 
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 impl TryFrom<&str> for Name {
     type Error = Error;
     fn try_from(name: &str) -> Result<Self, Error> {
@@ -130,5 +136,28 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains(hint), "{error}");
         }
+    }
+
+    /// Whatever the text is, it is refused, or is the name as it was given.
+    #[test]
+    fn inputs_that_no_person_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "name",
+            words: &[
+                b"\0",
+                b"\x7f",
+                "\u{9f}".as_bytes(),
+                "é".as_bytes(),
+                "🔒".as_bytes(),
+            ],
+        };
+        fuzz.run(&["x".repeat(512).into_bytes()], |input| {
+            let text = String::from_utf8_lossy(input);
+            let name = Name::new(&text);
+            let good = (1..=512).contains(&text.len()) && !text.contains(char::is_control);
+            assert_eq!(name.is_ok(), good, "{text:?}");
+            assert!(name.is_err() || name.is_ok_and(|name| name.as_str() == text));
+            (good, text.len().min(600) / 8)
+        });
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::session::Keeper;
-use crate::turns::{Bound, Terms, Turns};
+use crate::session::Manager;
+use crate::turns::{Bound, Queues, Terms, Turns};
 
 /// How to connect.
 ///
@@ -61,7 +61,7 @@ impl Options {
         self
     }
 
-    /// What `status` shows of this client.
+    /// The process as `status` shows it.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -74,7 +74,7 @@ impl Options {
     }
 
     /// For how long a connect is tried again while the engine cannot be reached, is starting or is failing over; 2 s
-    /// unless set, and zero for one attempt. What waiting cannot mend (a wrong URL, a wrong password) is told at once.
+    /// unless set, and zero for one attempt. A wrong URL or a wrong password is told at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -100,7 +100,7 @@ impl Options {
     /// Opens a session of an engine that is there already.
     ///
     /// # Errors
-    /// What the engine says, and [`ErrorKind::Unsupported`] if a required level is not reached.
+    /// Those of the engine, and [`ErrorKind::Unsupported`] if a required level is not reached.
     pub async fn open(self, engine: Arc<dyn Engine>) -> Result<Client> {
         if let Some(level) = self.require {
             engine.guarantees().require(level)?;
@@ -111,11 +111,12 @@ impl Options {
         }
         let who = self.identity.unwrap_or_else(Identity::of_this_process);
         let patience = self.patience.unwrap_or(PATIENCE);
-        let open = || Keeper::open(&*engine, &who, &self.clock);
-        let keeper = patiently(patience, &self.clock, open).await?;
+        let queues = Arc::<Queues>::default();
+        let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
+        let manager = patiently(patience, &self.clock, open).await?;
         let mut terms = Terms::default();
         terms.lease = self.lease.unwrap_or(terms.lease);
-        let turns = Turns::new(keeper, self.bound);
+        let turns = Turns::new(manager, self.bound, queues);
         Ok(Client::new(turns, engine, who, terms))
     }
 }

@@ -7,10 +7,10 @@
 //! | you want | take |
 //! |---|---|
 //! | wait for the row, change it, commit | [`Row::lock`] |
-//! | not wait: change it if nobody else did meanwhile | [`Row::update_versioned`] and [`Retries`] |
-//! | a lock of any engine outside, and a row that refuses whoever lost it | [`Row::update_fenced`] |
+//! | not wait: change it unless another transaction did meanwhile | [`Row::update_versioned`] and [`Retries`] |
+//! | a lock of any engine outside, and a row that refuses a holder that lost it | [`Row::update_fenced`] |
 //!
-//! The first two need no other lock. What they promise is level [`L3`](crate::engine::Level::L3).
+//! The first two need no other lock. Their level is [`L3`](crate::engine::Level::L3).
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub enum Value<'a> {
     reason = "implemented by callers for their own types"
 )]
 pub trait Transaction {
-    /// What the client crate fails with.
+    /// The error of the client crate.
     type Error;
 
     /// Which words it understands.
@@ -76,7 +76,7 @@ pub struct Row<'a> {
 pub enum Update {
     /// The row was changed.
     Done,
-    /// The row is not there, or is not as it has to be: somebody else changed it, or has shown a later fence.
+    /// The row is not there, or is not as it has to be: another transaction changed it, or showed a later fence.
     Refused,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Row<'a> {
     /// Waits for the row and locks it until the transaction ends; says whether it is there.
     ///
     /// # Errors
-    /// What the client fails with.
+    /// Those of the client crate.
     pub async fn lock<T: Transaction>(&self, transaction: &mut T) -> Result<bool, T::Error> {
         let (table, column) = (self.table, self.column);
         let (place, lock) = match transaction.database() {
@@ -112,7 +112,7 @@ impl<'a> Row<'a> {
     /// `set` are columns with their new values.
     ///
     /// # Errors
-    /// What the client fails with.
+    /// Those of the client crate.
     ///
     /// # Panics
     /// If a column's name is not plain.
@@ -131,7 +131,7 @@ impl<'a> Row<'a> {
     /// the first read** of the critical section too, with nothing to set: a fence protects from when it was seen.
     ///
     /// # Errors
-    /// What the client fails with.
+    /// Those of the client crate.
     ///
     /// # Panics
     /// If a column's name is not plain.
@@ -187,7 +187,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Every try met somebody else.
+/// Another transaction was faster at every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflicts {
     /// How many tries there were.
@@ -198,7 +198,7 @@ impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "somebody else changed the row each of {} times",
+            "another transaction changed the row before each of {} tries: nothing was written; try again later",
             self.tries
         )
     }
@@ -206,7 +206,7 @@ impl fmt::Display for Conflicts {
 
 impl std::error::Error for Conflicts {}
 
-/// Counts the tries of an update that somebody else may always be faster with, and pauses between them, a little
+/// Counts the tries of an update that another transaction may be faster with, and pauses between them, a little
 /// longer each time. Each try reads again, in a transaction of its own.
 ///
 /// ```
@@ -237,12 +237,12 @@ impl Retries {
         }
     }
 
-    /// How often somebody else was faster.
+    /// How often another transaction was faster.
     pub const fn conflicts(&self) -> u32 {
         self.conflicts
     }
 
-    /// Somebody else was faster: waits a moment before the next try.
+    /// Another transaction was faster: waits a moment before the next try.
     ///
     /// # Errors
     /// [`Conflicts`] if that was the last.
@@ -268,7 +268,7 @@ fn plain(name: &str) -> Answer<()> {
     Err(Error::new(ErrorKind::Invalid, Step::Name, what))
 }
 
-/// The statements that create Leasehold's own tables, for those who run migrations themselves: of `postgres`, `mysql`
+/// The statements that create Leasehold's own tables, for programs with migrations of their own: of `postgres`, `mysql`
 /// or `sqlite`, as far as this build knows them.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use crate::measure::{Outcome, Watch};
 /// Scripts that do nothing.
 pub(super) const NOTHING: [&str; 2] = ["return '1'", "return '2'"];
 
-/// The least that is a lock with a lease and a fence of the server's time: what a lock costs whatever the client does.
+/// The least that is a lock with a lease and a fence of the server's time: the cost of a lock whatever the client does.
 pub(super) const PLAIN_LOCK: [&str; 2] = [
     "local time = redis.call('TIME')
      if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', '30000') then return redis.error_reply('ERR not free') end

@@ -22,7 +22,7 @@ const PROCESSES: usize = 2;
 const LOCKERS_EACH: usize = 15;
 const WATCHDOG: &str = "30000";
 
-/// What one run of all its lockers came to.
+/// The result of one run of all its lockers.
 struct Run {
     rate: f64,
     longest_ms: f64,
@@ -35,7 +35,7 @@ struct Run {
 struct Crowd {
     who: &'static str,
     workers: Vec<Process>,
-    /// What its clients send.
+    /// The commands of its clients.
     sent: Vec<&'static str>,
     runs: Vec<Run>,
 }

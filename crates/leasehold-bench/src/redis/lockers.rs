@@ -11,10 +11,9 @@ use super::tally::Tally;
 use crate::measure::{Outcome, Watch};
 use crate::memory::one_thread;
 
-/// Long enough that nobody loses a lock in a benchmark.
+/// Long enough that no lock is lost in a benchmark.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Who locks.
 enum Locker {
     Strict(leasehold::Client),
     Turns(leasehold::Client),
@@ -33,7 +32,7 @@ impl Locker {
                 manager.set_retry(u32::MAX, Duration::from_millis(2));
                 Self::Rslock(manager)
             }
-            _ => return Err("nobody locks like that".into()),
+            _ => return Err("no locker has this name".into()),
         })
     }
 
@@ -115,7 +114,7 @@ async fn one(
         let waited = locker.cycle(name).await?;
         tally.waited(waited);
         longest = longest.max(waited);
-        // Who was waiting when the time was over is served, and does not count.
+        // A locker that waits when the time is over is served, and does not count.
         times += u64::from(start.elapsed() < time);
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;

@@ -1,4 +1,4 @@
-//! What a line costs however long it is, and what ten thousand held locks cost while nothing happens.
+//! The cost of a line of any length, and of ten thousand held locks while nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_secs(10);
 const PERIODS: u32 = 2;
 
-/// Commands per acquisition with more and more who wait in one line.
+/// Commands per acquisition with more and more waiters in one line.
 pub(crate) fn waiting(settings: &Settings) -> Outcome<()> {
     let server = Redis::start();
     let runtime = one_thread()?;

@@ -22,7 +22,7 @@ use crate::waiters::cpu_ms;
 /// Lock and release, or two bare calls, in one measurement.
 const ROUNDS: u32 = 2_000;
 
-/// What a client sends. A script's own commands are counted by the server as well, under other names.
+/// The commands of a client. A script's own commands are counted by the server as well, under other names.
 const SENT: &[&str] = &["evalsha", "eval", "subscribe", "unsubscribe", "ping"];
 
 /// How many commands of these names the server has had so far.
@@ -36,7 +36,7 @@ fn commands(server: &Redis, names: &[&str]) -> f64 {
     counted.sum()
 }
 
-/// One locker, nobody else; then the same under linger.
+/// One locker alone; then the same under linger.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let server = Redis::start();
     let runtime = one_thread()?;
@@ -93,7 +93,7 @@ impl Cost {
         Self(cpu_ms() * 1e3, seconds.sum::<f64>() * 1e6)
     }
 
-    /// What each round has cost since.
+    /// The cost of each round since.
     fn each(&self, server: &Redis) -> String {
         let (now, rounds) = (Self::start(server), f64::from(ROUNDS));
         let [client, server] = [now.0 - self.0, now.1 - self.1].map(|micros| micros / rounds);

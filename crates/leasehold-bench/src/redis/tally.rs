@@ -1,4 +1,4 @@
-//! What the lockers of a run had, and how it is told from process to process.
+//! The results of the lockers of a run, and how they go from process to process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Tally {
         longest.unwrap_or(0) as f64 / 1e3
     }
 
-    /// What 99 of 100 waits stay below.
+    /// 99 of 100 waits are below this.
     pub(super) fn p99_ms(&self) -> f64 {
         let all: u64 = self.waits.values().sum();
         let mut left = all - all / 100;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_again() {
+    fn a_tally_is_read_as_it_was_written() {
         let mut tally = Tally::default();
         for _ in 0..98 {
             tally.waited(Duration::from_micros(100));

@@ -19,7 +19,7 @@ use crate::sys;
 use crate::tty::{self, Terminal};
 use crate::watchdog::Watchdog;
 
-/// What to run, and what to add to its environment.
+/// The program to run, and additions to its environment.
 pub(super) struct Program {
     pub(super) words: Vec<OsString>,
     pub(super) env: Vec<(&'static str, OsString)>,
@@ -58,7 +58,7 @@ pub(super) struct Child {
     terminal: Option<Terminal>,
 }
 
-/// What became of it.
+/// A change of the child.
 pub(super) enum Change {
     /// It ended, with this exit code.
     Ended(u8),
@@ -137,7 +137,7 @@ impl Child {
         kill_process_group(self.pid, signal) != Err(Errno::PERM)
     }
 
-    /// It was stopped. Without a terminal whoever stopped it will also continue it.
+    /// It was stopped. Without a terminal the process that stopped it will also continue it.
     pub(super) fn stopped(&mut self, by: Option<i32>) {
         if let Some(terminal) = &mut self.terminal {
             terminal.stopped(self.pid, by);
@@ -152,7 +152,7 @@ impl Child {
         }
     }
 
-    /// What of the group still runs.
+    /// The processes of the group that still run.
     pub(super) fn left(&self) -> Left {
         group::left(self.pid)
     }

@@ -127,7 +127,7 @@ async fn stop(guard: &Guard, child: &mut Child, grace: Duration) -> Left {
     child.left()
 }
 
-/// What to say about a command that could not be stopped.
+/// The warning about a command that could not be stopped.
 fn remains(left: Left) -> String {
     let who = match left {
         Left::Nothing => return String::new(),

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::engine::{Identity, Query};
+use leasehold::engine::{Identity, Mode, Query};
 use leasehold::{Client, Fence, Name, Options};
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
         signal = signals.stop() => return Ok(exit::of_signal(signal.as_raw())),
     };
     let outcome = run.attempt(&client, &mut signals).await;
-    // What was dropped on the way is given back before we go: no waiter waits for the lease of a withdrawn claim.
+    // Dropped claims are given back before we go: no waiter waits for the lease of a withdrawn claim.
     let _ = tokio::time::timeout(GOODBYE, client.shutdown(GOODBYE)).await;
     match outcome? {
         Outcome::Exit(code) => Ok(code),
@@ -80,10 +80,14 @@ impl Run {
 
     async fn attempt(&self, client: &Client, signals: &mut Signals) -> Result<Outcome, Failure> {
         let (name, held, location) = (&self.name, Held::from_env(), client.location());
-        if let Some(fence) = held.fence(&location, name.as_str())
-            && still_held(client, name, fence).await?
-        {
-            return nested(&self.args, name, fence);
+        if let Some(fence) = held.fence(&location, name.as_str()) {
+            let looked = tokio::select! {
+                looked = surrounding(client, name, fence) => looked?,
+                signal = signals.stop() => return Ok(Outcome::Exit(exit::of_signal(signal.as_raw()))),
+            };
+            if let Some(mode) = looked {
+                return nested(&self.args, name, fence, mode);
+            }
         }
         self.tell(&format!("asking for {name} on {location}"));
         let guard = tokio::select! {
@@ -120,7 +124,7 @@ impl Run {
         }
     }
 
-    /// What `status` shows: the command's name, and its arguments only if that is wanted. Others can read it.
+    /// The text for `status`: the command's name, and its arguments only if that is wanted. Others can read it.
     fn identity(&self) -> Identity {
         let (this, command) = (Identity::of_this_process(), &self.args.command);
         if self.args.show_args {
@@ -132,20 +136,26 @@ impl Run {
     }
 }
 
-/// A record of a lock that has ended since (its runner is gone, this process is not) is no reason to refuse.
-async fn still_held(client: &Client, name: &Name, fence: Fence) -> Result<bool, Failure> {
+/// How a surrounding run holds the lock. A record of one that has ended since (its runner is gone, this process is not)
+/// is no reason to refuse.
+async fn surrounding(client: &Client, name: &Name, fence: Fence) -> Result<Option<Mode>, Failure> {
     let lines = client.inspect(&Query::name(name.clone())).await?;
     let mut holders = lines.iter().flat_map(|line| &line.holders);
-    Ok(holders.any(|holder| holder.fence == Some(fence)))
+    let holder = holders.find(|holder| holder.fence == Some(fence));
+    Ok(holder.map(|holder| holder.mode))
 }
 
-fn nested(args: &RunArgs, name: &Name, fence: Fence) -> Result<Outcome, Failure> {
-    if args.reenter {
-        return Ok(Outcome::Reenter(fence));
-    }
+fn nested(args: &RunArgs, name: &Name, fence: Fence, held: Mode) -> Result<Outcome, Failure> {
+    let covered = claim::covers(held, args);
+    let hint = match (args.reenter, covered) {
+        (true, true) => return Ok(Outcome::Reenter(fence)),
+        (false, true) => " (--reenter runs the command under that grant)",
+        (_, false) => {
+            ", and that grant is for less than is asked for: ask for this much in the surrounding run"
+        }
+    };
     let what = format!(
-        "{name} is held by a surrounding run with fence {fence}: this one would wait for itself \
-         (--reenter runs the command under that grant)"
+        "{name} is held by a surrounding run ({held}) with fence {fence}: this one would wait for itself{hint}"
     );
     Err(Failure::new(Exit::Usage, what))
 }

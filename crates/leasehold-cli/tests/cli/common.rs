@@ -40,7 +40,7 @@ pub(crate) fn made_after(path: &Path, act: impl FnOnce()) -> Duration {
     made.duration_since(begin).unwrap_or_default()
 }
 
-/// A program as a shell starts it in the foreground. Whoever runs the tests in the background or under `nohup` has
+/// A program as a shell starts it in the foreground. A shell that runs the tests in the background, or `nohup`, has
 /// signals ignored, and an ignored signal stays ignored.
 pub(crate) fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
@@ -51,7 +51,7 @@ pub(crate) fn with_default_signals(program: &str) -> Command {
 /// A directory with locks and what the commands write.
 pub(crate) struct Place {
     dir: tempfile::TempDir,
-    /// What the command is started by.
+    /// The program that starts the command.
     starter: &'static [&'static str],
 }
 
@@ -161,7 +161,7 @@ impl Place {
     }
 }
 
-/// What a run of the command printed, and its exit code; minus the signal that ended it.
+/// The output of a run of the command, and its exit code; minus the signal that ended it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -193,12 +193,12 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// What it has printed so far.
+    /// The text on stdout so far.
     pub(crate) fn printed(&self) -> String {
         text(&self.out)
     }
 
-    /// What it has said on stderr so far.
+    /// The text on stderr so far.
     #[cfg(feature = "redis")]
     pub(crate) fn said(&self) -> String {
         text(&self.err)

@@ -85,3 +85,57 @@ fn a_record_of_a_lock_that_has_ended_refuses_nothing() {
         .unwrap();
     assert_eq!(output.stdout, b"ran\n", "{output:?}");
 }
+
+#[test]
+fn reenter_is_refused_under_a_grant_for_less() {
+    let place = Place::new();
+    let reenter = |more: &str| format!("{LEASEHOLD} run x {more} --reenter -- echo ran");
+    let two = ["--permits", "2", "--of", "3"];
+    for (outer, inner, code) in [
+        (&["--shared"][..], "", 64),
+        (&["--shared"], "--shared", 0),
+        (&[], "--shared", 0),
+        (&two, "--permits 3 --of 3", 64),
+        (&two, "--permits 1 --of 3", 0),
+        (&two, "", 64),
+    ] {
+        let script = reenter(inner);
+        let args = [&["run", "x"], outer, &["--", "sh", "-c", &script]].concat();
+        let answer = place.leasehold(&args);
+        assert_eq!(answer.code, code, "{outer:?} {inner}: {answer:?}");
+        let less = answer.err.contains("for less than is asked for");
+        assert_eq!(
+            (less, answer.out.is_empty()),
+            (code == 64, code == 64),
+            "{answer:?}"
+        );
+    }
+}
+
+/// A directory or a file that is named from here is passed on as a URL that means the same one.
+#[test]
+fn a_nested_run_finds_the_same_locks_whatever_their_path() {
+    let place = Place::new();
+    let scheme = if cfg!(feature = "sqlite") {
+        &["file", "sqlite"][..]
+    } else {
+        &["file"]
+    };
+    for (scheme, path) in scheme
+        .iter()
+        .flat_map(|s| ["plain", "a%3Fb", "a%2541", "a b@c"].map(|p| (s, p)))
+    {
+        let url = format!("{scheme}:{scheme} {path}");
+        let script = format!("cd /; {LEASEHOLD} run x -- echo never");
+        let answer = place.leasehold(&["--url", &url, "run", "x", "--", "sh", "-c", &script]);
+        assert_eq!(
+            (answer.code, answer.out.as_str()),
+            (64, ""),
+            "{url}: {answer:?}"
+        );
+        assert!(
+            answer.err.contains("held by a surrounding run"),
+            "{url}: {answer:?}"
+        );
+    }
+}

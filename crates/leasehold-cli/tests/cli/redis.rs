@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Place, Running, timed};
 
 #[test]
-fn a_run_beside_redisson_has_a_fence_that_grows_and_says_whose() {
+fn a_run_beside_redisson_has_a_growing_fence_and_names_its_source() {
     let (place, server) = (Place::new(), Redis::start());
     for (lock, whose) in [("plain", "ours, kept beside"), ("fenced", "the token of")] {
         let url = format!("{}?layout=redisson&lock={lock}", server.url());
@@ -44,4 +44,21 @@ fn waiting_covers_a_server_that_is_not_up_yet() {
     server.restart();
     let answer = waits.end();
     assert_eq!(answer.code, 0, "{answer:?}");
+}
+
+#[test]
+fn a_wait_without_an_answer_is_not_busy() {
+    let (place, server) = (Place::new(), Redis::start());
+    let url = server.url();
+    // Connections are made and looks are answered; nothing is written.
+    let _ = server.cli("CLIENT PAUSE 100000 WRITE");
+    for more in [&[][..], &["--shared"], &["--permits", "1", "--of", "2"]] {
+        let args = [
+            &["--url", &url, "run", "x", "--wait", "300ms"],
+            more,
+            &["--", "true"],
+        ];
+        let answer = Running::start(&mut place.command(&args.concat())).end();
+        assert_eq!(answer.code, 69, "{answer:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! `run` when all is well: what the child gets, who waits, what passes through.
+//! `run` when all is well: the child's environment, waiting, and what passes through.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -94,7 +94,7 @@ fn waiters_get_the_lock_in_order() {
 }
 
 #[test]
-fn shared_holders_exclude_those_who_are_alone() {
+fn shared_holders_exclude_exclusive_ones() {
     let place = Place::new();
     let one = place.hold("x", &["--shared"], "sleep 1000");
     let two = place.hold("x", &["--shared", "--no-wait"], "sleep 1000");
@@ -228,7 +228,7 @@ fn verbose_says_what_happens() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_does_not_keep_the_lock() {
+fn leftover_processes_of_the_command_do_not_keep_the_lock() {
     let place = Place::new();
     let script = "sleep 1000 > /dev/null 2>&1 & echo $! > pid";
     let answer = place.leasehold(&["run", "x", "--lease", "1h", "--", "sh", "-c", script]);

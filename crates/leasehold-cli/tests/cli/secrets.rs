@@ -1,4 +1,4 @@
-//! What others may see, and what may reach a terminal.
+//! Secrets that other users must not see, and bytes that must not reach a terminal.
 
 use crate::common::Place;
 
@@ -117,6 +117,28 @@ mod on_redis {
         );
         assert!(!plain.contains(SECRET), "{plain}");
         assert!(told(&["--pass-url"]).contains(&format!("LEASEHOLD_URL={url}")));
+    }
+
+    /// The password is in no argument and in no URL, and a nested run finds it where the outer one did.
+    #[test]
+    fn the_password_may_come_from_the_variable_of_the_servers_own_program() {
+        let (place, server) = (Place::new(), Redis::start());
+        let _ = server.cli(&format!("CONFIG SET requirepass {SECRET}"));
+        let leasehold = env!("CARGO_BIN_EXE_leasehold");
+        let script = format!("env | grep -a ^LEASEHOLD_; {leasehold} status --json");
+        let args = ["run", "x", "--", "sh", "-c", &script];
+        let run = |password: &str| {
+            let mut command = place.command(&args);
+            let _ = command.env("LEASEHOLD_URL", server.url());
+            Running::start(command.env("REDISCLI_AUTH", password)).end()
+        };
+        let answer = run(SECRET);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        assert!(answer.out.contains("\"name\":\"x\""), "{answer:?}");
+        assert!(!answer.out.contains(SECRET), "{answer:?}");
+        let wrong = run("wrong-and-secret");
+        assert_eq!(wrong.code, 77, "{wrong:?}");
+        assert!(!wrong.err.contains("wrong-and-secret"), "{wrong:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `status` shows.
+//! The output of `status`.
 
 use crate::common::{Place, until};
 use rustix::process::Signal;

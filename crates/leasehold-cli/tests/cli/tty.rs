@@ -1,4 +1,4 @@
-//! On a terminal: who reads it, and what ^C and ^Z do. A real shell with job control is at the other side.
+//! On a terminal: its foreground group, ^C and ^Z. A real shell with job control is at the other side.
 
 use crate::common::{Place, with_default_signals};
 

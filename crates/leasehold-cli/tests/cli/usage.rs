@@ -1,4 +1,4 @@
-//! What the command says about how it is called, and the codes it exits with.
+//! Help, messages about wrong arguments, and exit codes.
 
 use crate::common::Place;
 
@@ -20,7 +20,7 @@ fn bad_usage_is_64_and_says_what_to_do() {
             &["evict", "x", "--why", "test", "--fence", "abc"],
             "a whole number",
         ),
-        (&["--url", "file:/tmp/x", "man"], "no --url"),
+        (&["--url", "file:/tmp/x", "man"], "leave out --url"),
         (
             &["run", "x", "--wait", "2s", "--no-wait", "--", "true"],
             "--no-wait",
@@ -126,6 +126,8 @@ fn help_has_examples_and_the_table_of_exit_codes() {
         "mysql://",
         "sqlite:",
         "zookeeper://",
+        "etcd://",
+        "consul://",
     ] {
         assert!(help.out.contains(&format!("\n  {url}")), "{url}");
     }

@@ -1,4 +1,4 @@
-//! What the resource took, in the order in which it stamped it.
+//! Effects that the resource took, in the order in which it stamped them.
 
 use super::verdict::{Promise, Verdict};
 use crate::history::{Effect, History};

@@ -22,7 +22,7 @@ use leasehold::engine::Micros;
 pub use self::verdict::{Broken, Promise, Stats, Verdict};
 use crate::history::{Answer, History, Hold};
 
-/// What an engine promises in numbers.
+/// The promises of an engine in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// How long two held windows may overlap where the engine can lose a lock early (failover); 0 elsewhere.
@@ -31,7 +31,7 @@ pub struct Bounds {
     pub told: Micros,
     /// How many later calls may be served before a claim in line.
     pub overtakes: u64,
-    /// How long a free lock may keep somebody waiting.
+    /// How long a free lock may keep a request waiting.
     pub stall: Micros,
 }
 
@@ -46,12 +46,12 @@ impl Default for Bounds {
     }
 }
 
-/// What a history must contain, lest it prove nothing.
+/// The least that a history must contain, lest it prove nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demands {
     /// Holds that had to wait for another hold.
     pub contended: u64,
-    /// Faults that hit somebody who held a lock.
+    /// Faults that hit a holder.
     pub faults_held: u64,
     /// Effects of a stale holder that the resource refused.
     pub refused: u64,

@@ -1,4 +1,4 @@
-//! "Busy" is told only if somebody may have held or waited.
+//! "Busy" is told only if another request may have held or waited.
 
 use leasehold::engine::Micros;
 
@@ -12,7 +12,7 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
     }
     let possible = Possible::new(holds);
     for hold in holds.iter().filter(|hold| hold.answer == Answer::Busy) {
-        // Whoever waited is in the sum already.
+        // A request that waited is in the sum already.
         let (own, counted) = match hold.waits {
             true => (0, on_its_way(hold)),
             false => (u64::from(hold.weight), 0),
@@ -20,7 +20,7 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
         if possible.most(hold.call, hold.got) + own <= u64::from(hold.capacity) + counted {
             verdict.broke(Promise::ToldOutcome, hold.name, hold.got, |verdict| {
                 format!(
-                    "{} was told busy, and nobody can have been in its way",
+                    "{} was told busy, and no other request can have been in its way",
                     verdict.say(hold)
                 )
             });
@@ -28,8 +28,8 @@ pub(super) fn judge(holds: &[Hold], verdict: &mut Verdict) {
     }
 }
 
-/// What a request takes besides its weight until it is answered. An engine may take several permits one after the
-/// other; until it has them all, whoever asks for them is in line, and nobody passes.
+/// The extra weight of a request until it is answered. An engine may take several permits one after the
+/// other; until it has them all, the request is in line, and no other passes.
 fn on_its_way(hold: &Hold) -> u64 {
     match hold.weight {
         0 | 1 => 0,
@@ -40,7 +40,7 @@ fn on_its_way(hold: &Hold) -> u64 {
 /// The most that can have been taken, at any time: every request from its call until it surely holds nothing.
 struct Possible {
     starts: Vec<Micros>,
-    /// What started before each.
+    /// The sum of the weights that started before each.
     started: Vec<u64>,
     ends: Vec<Micros>,
     ended: Vec<u64>,
@@ -52,7 +52,7 @@ impl Possible {
     fn new(holds: &[Hold]) -> Self {
         let counts = |hold: &&Hold| match hold.answer {
             Answer::Granted | Answer::Unknown => true,
-            // Who waited stood in line, whatever came of it: also one whose place ended and whose next request failed.
+            // A request that waited stood in line, however it ended: also if its place ended and its next try failed.
             Answer::Busy | Answer::Failed => hold.waits,
         };
         let column = |of: fn(&Hold) -> [(Micros, u64); 2]| {

@@ -36,7 +36,7 @@ pub(super) fn outermost(holds: Vec<Hold>, verdict: &mut Verdict) -> Vec<Hold> {
     all
 }
 
-/// Whether it was answered while the outer one was held. Of what happened at one instant the fence tells: who has the same
+/// Whether it was answered while the outer one was held. At one instant the fence decides: the same one means that it
 /// re-entered before the end.
 fn is_inside(hold: &Hold, outer: &Hold) -> bool {
     hold.got < outer.end || (hold.got == outer.end && hold.fence == outer.fence)

@@ -1,4 +1,4 @@
-//! Nobody waits for a lock that is free, and nothing is left behind.
+//! No request waits for a lock that is free, and nothing is left behind.
 
 use leasehold::engine::Micros;
 
@@ -28,7 +28,7 @@ pub(super) fn judge(holds: &[Hold], history: &History, bounds: &Bounds, verdict:
             let (start, end) = ((*start).max(hold.call), (*end).min(hold.got));
             verdict.broke(Promise::Progress, hold.name, start, |verdict| {
                 format!(
-                    "{} waited {} ms for a lock that nobody can have held",
+                    "{} waited {} ms for a lock that no request can have held",
                     verdict.say(hold),
                     (end - start) / 1_000
                 )
@@ -37,7 +37,7 @@ pub(super) fn judge(holds: &[Hold], history: &History, bounds: &Bounds, verdict:
     }
 }
 
-/// When nobody can have held the name and no fault was on, longer than the bound.
+/// The times without a possible holder and without a fault, longer than the bound.
 fn gaps(holds: &[Hold], history: &History, stall: Micros) -> Vec<(Micros, Micros)> {
     let mut taken: Vec<(Micros, Micros)> = holds.iter().filter_map(occupied).collect();
     taken.extend(&history.faults);
@@ -56,7 +56,7 @@ fn gaps(holds: &[Hold], history: &History, stall: Micros) -> Vec<(Micros, Micros
 
 /// When a request can have been in the way of others.
 fn occupied(hold: &Hold) -> Option<(Micros, Micros)> {
-    // Granted to somebody who stood still or died before he could say so, or who had more to ask for.
+    // Granted to a process that stood still or died before it could say so, or that had more to ask for.
     let unseen = hold.hit || hold.several;
     let since = if unseen { hold.call } else { hold.got };
     match hold.answer {
@@ -67,7 +67,7 @@ fn occupied(hold: &Hold) -> Option<(Micros, Micros)> {
     }
 }
 
-/// What is still there after everybody has gone.
+/// Claims that are still there after every process has gone.
 pub(super) fn left_behind(history: &History, verdict: &mut Verdict) {
     let mut left: Vec<_> = history
         .left
@@ -77,7 +77,7 @@ pub(super) fn left_behind(history: &History, verdict: &mut Verdict) {
     left.sort_unstable();
     for (name, count) in left {
         verdict.broke(Promise::Progress, *name, 0, |_| {
-            format!("{count} left behind after everybody has gone")
+            format!("{count} left behind after every process has gone")
         });
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn apply(history: &History, bounds: &Bounds, verdict: &mut Verdict) -
     holds
 }
 
-/// What took the grant of this hold away, if anything did. A grant serves a block of turns, each with its own fence.
+/// The eviction that took the grant of this hold, if any. A grant serves a block of turns, each with its own fence.
 fn of_its_grant<'a>(taken: &'a [Taken], hold: &Hold) -> Option<&'a Taken> {
     let after = taken.partition_point(|taken| (taken.name, taken.fence) <= (hold.name, hold.fence));
     let taken = taken.get(after.checked_sub(1)?)?;

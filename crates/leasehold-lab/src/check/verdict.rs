@@ -1,4 +1,4 @@
-//! What the checker says.
+//! The checker's verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Demands;
 use crate::history::{Answer, History, Hold};
 
-/// What can be broken.
+/// The promises that can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
@@ -21,19 +21,19 @@ pub enum Promise {
     ReadWrite,
     /// Held windows overlap by no more than the engine's bound.
     BoundedOverlap,
-    /// Who was answered before another asked has the smaller fence; no fence twice.
+    /// A request that was answered before another began has the smaller fence; no fence twice.
     FenceOrder,
     /// Fences grow in the order in which the lock was held.
     FenceWindow,
-    /// Who re-enters keeps his fence.
+    /// A request that re-enters keeps the fence.
     Reentrancy,
     /// The resource takes effects in the order of fences and loses none.
     EffectOrder,
     /// A loss is told within its bound.
     ToldLoss,
-    /// Nobody in line is overtaken too often.
+    /// No request in line is overtaken too often.
     Overtaking,
-    /// Nobody waits for a lock that is free, and nothing is left behind.
+    /// No request waits for a lock that is free, and nothing is left behind.
     Progress,
     /// "Busy" and "held until then" are true.
     ToldOutcome,
@@ -73,11 +73,11 @@ pub struct Broken {
     pub name: String,
     /// When it shows.
     pub t: Micros,
-    /// What happened.
+    /// The event, in words.
     pub text: String,
 }
 
-/// What the history contains.
+/// Counts of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
     /// Requests that held.
@@ -86,11 +86,11 @@ pub struct Stats {
     pub contended: u64,
     /// Requests that found no room.
     pub busy: u64,
-    /// Requests whose outcome nobody knows.
+    /// Requests without a known outcome.
     pub unknown: u64,
     /// Faults.
     pub faults: u64,
-    /// Faults that hit somebody who held a lock.
+    /// Faults that hit a holder.
     pub faults_held: u64,
     /// Losses told.
     pub losses: u64,
@@ -98,16 +98,16 @@ pub struct Stats {
     pub accepted: u64,
     /// Effects the resource refused.
     pub refused: u64,
-    /// The most often anybody in line was overtaken.
+    /// The most often that a request in line was overtaken.
     pub overtakes: u64,
-    /// The longest anybody waited, in microseconds.
+    /// The longest wait, in microseconds.
     pub longest_wait: Micros,
 }
 
-/// What the checker says of a history.
+/// The verdict on a history.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// What the history contains.
+    /// Counts of the history.
     pub stats: Stats,
     /// How often each promise was broken.
     pub counts: BTreeMap<Promise, u64>,

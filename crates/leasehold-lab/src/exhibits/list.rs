@@ -18,7 +18,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "setnx",
         title: "SETNX without an expiry",
-        why: "The key is deleted by its holder alone. The holder dies, and everybody waits for ever.",
+        why: "The key is deleted by its holder alone. The holder dies, and all others wait for ever.",
         breaks: Promise::Progress,
         on: On::Redis,
         schedule: schedules::death,
@@ -27,7 +27,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "setnx-expire",
         title: "SETNX, then EXPIRE",
-        why: "Two commands: who dies between them leaves a key without an expiry.",
+        why: "Two commands: a client that dies between them leaves a key without an expiry.",
         breaks: Promise::Progress,
         on: On::Redis,
         schedule: schedules::death_halfway,
@@ -45,7 +45,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "get-del",
         title: "GET, compare, DEL",
-        why: "The key is ours when it is read and somebody else's when it is deleted: the lease ended between the two commands.",
+        why: "The key is ours when it is read and another client's when it is deleted: the lease ended between the two commands.",
         breaks: Promise::Exclusion,
         on: On::Redis,
         schedule: schedules::slow_release,
@@ -62,8 +62,8 @@ pub const EXHIBITS: [Exhibit; 23] = [
     },
     Exhibit {
         name: "fixed-lease",
-        title: "a lease of fixed length that nobody renews",
-        why: "The work takes longer than somebody once guessed. The key is gone, the work goes on, and the next one starts.",
+        title: "a lease of fixed length, never renewed",
+        why: "The work takes longer than its author guessed. The key is gone, the work goes on, and the next one starts.",
         breaks: Promise::Exclusion,
         on: On::Redis,
         schedule: schedules::long_work,
@@ -81,7 +81,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "misread-release",
         title: "a release that takes any answer for a yes",
-        why: "The script answers 0: the lock was somebody else's. The caller is told that it had held it all the time.",
+        why: "The script answers 0: the lock was another client's. The caller is told that it had held it all the time.",
         breaks: Promise::Exclusion,
         on: On::Redis,
         schedule: schedules::overrun,
@@ -90,7 +90,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "finally-del",
         title: "an unlock in `finally`, also when the lock was not got",
-        why: "Whoever gave up waiting deletes the key of the holder, and the next one gets in.",
+        why: "A client that gave up waiting deletes the key of the holder, and the next one gets in.",
         breaks: Promise::Exclusion,
         on: On::Redis,
         schedule: schedules::little_patience,
@@ -99,7 +99,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "watchdog",
         title: "a watchdog that outlives the release",
-        why: "It renews by writing the key. Nobody stops it, so the key comes back after the release and is renewed for ever.",
+        why: "It renews by writing the key. The release does not stop it, so the key comes back after the release and is renewed for ever.",
         breaks: Promise::Progress,
         on: On::Redis,
         schedule: schedules::after_release,
@@ -162,7 +162,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "lock-row",
         title: "a lock row without owner or expiry",
-        why: "INSERT takes the lock, DELETE gives it back. Nobody may delete a dead holder's row, because nobody can tell it from a living one's.",
+        why: "INSERT takes the lock, DELETE gives it back. No client may delete a dead holder's row, because nothing tells it from a living one's.",
         breaks: Promise::Progress,
         on: On::MariaDb,
         schedule: schedules::death,
@@ -170,8 +170,8 @@ pub const EXHIBITS: [Exhibit; 23] = [
     },
     Exhibit {
         name: "unlock-by-anyone",
-        title: "a row that anybody may delete",
-        why: "The row has an end and no owner. Whoever is late deletes the row of the next one, and a third gets in beside it.",
+        title: "a row that every client may delete",
+        why: "The row has an end and no owner. A late holder deletes the row of the next one, and a third gets in beside it.",
         breaks: Promise::Exclusion,
         on: On::MariaDb,
         schedule: schedules::overrun,
@@ -208,7 +208,7 @@ pub const EXHIBITS: [Exhibit; 23] = [
     Exhibit {
         name: "herd",
         title: "one node that a thousand watch",
-        why: "Each release wakes everybody. All ask at once, one gets the lock, and it is not the one that came first.",
+        why: "Each release wakes every waiter. All ask at once, one gets the lock, and it is not the one that came first.",
         breaks: Promise::Overtaking,
         on: On::ZooKeeper,
         schedule: schedules::crowd,

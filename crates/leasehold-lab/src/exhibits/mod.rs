@@ -29,17 +29,17 @@ const OURS: &str = "leasehold";
 pub struct Exhibit {
     /// Its word.
     pub name: &'static str,
-    /// What people write.
+    /// The lock, as programs have it.
     pub title: &'static str,
     /// Why it breaks.
     pub why: &'static str,
-    /// What the checker must find broken.
+    /// The promise that the checker must find broken.
     pub breaks: Promise,
     /// Where the lock is kept.
     on: On,
-    /// Who does what when.
+    /// The steps of the clients.
     schedule: fn(&mut Scene<'_>) -> Outcome<()>,
-    /// What Leasehold says of this schedule beyond the usual.
+    /// Leasehold's outcome of this schedule, beyond the usual.
     ours: Ours,
 }
 
@@ -91,7 +91,6 @@ pub fn run(names: &[String], into: &Path) -> Outcome<bool> {
     Ok(good)
 }
 
-/// What came of one play.
 struct Played {
     verdict: Verdict,
     remark: Option<String>,

@@ -1,4 +1,4 @@
-//! The schedules: who does what, in which order. Broken locks and ours play the same.
+//! The schedules: the steps of the clients, in order. Broken locks and ours play the same.
 
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ pub(super) fn after_release(scene: &mut Scene<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Nobody else wants the lock. The answer to A's request is lost on its way, and A asks again.
+/// No other client wants the lock. The answer to A's request is lost on its way, and A asks again.
 pub(super) fn lost_answer(scene: &mut Scene<'_>) -> Outcome<()> {
     scene.lease = Duration::from_secs(30);
     let proxy = Proxy::before(scene.servers.redis().port);

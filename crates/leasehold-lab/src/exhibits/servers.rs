@@ -26,7 +26,6 @@ pub(super) enum On {
     ZooKeeper,
 }
 
-/// What runs.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     redis: Option<Redis>,
@@ -77,7 +76,7 @@ impl Servers {
         self.zookeeper.get_or_init(ZooKeeper::start)
     }
 
-    /// Who wrote to the master meanwhile is not known to the replica.
+    /// The replica does not know of writes to the master from here on.
     pub(super) fn cut_replication(&mut self) {
         if let Some(pair) = &self.pair {
             pair.between.set(Way::ToClient, Fate::Hold);

@@ -17,7 +17,7 @@ use crate::history::{Call, Log, NEVER, What};
 /// How long a lock of an exhibit lasts unless its schedule says otherwise.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 
-/// What the clients of an exhibit lock.
+/// The name that the clients of an exhibit lock.
 pub(super) const NAME: &str = "stock:42";
 
 /// One play: a lock, the server it is kept in, and the history.
@@ -27,7 +27,7 @@ pub(super) struct Scene<'a> {
     pub(super) url: String,
     pub(super) lease: Duration,
     pub(super) servers: &'a mut Servers,
-    /// What was counted, in words.
+    /// The count, in words.
     pub(super) remark: Option<String>,
     pub(super) log: Log,
     ops: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ impl<'a> Scene<'a> {
         client
     }
 
-    /// Whoever holds, or did, comes to the resource.
+    /// A present or past holder comes to the resource.
     pub(super) fn effect(&mut self, client: &Client) {
         let Some(fence) = client.held else { return };
         let accepted = match &self.gate {
@@ -213,7 +213,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says a word that only some locks know; what it answers.
+    /// Sends a command that only some locks know; the answer.
     pub(super) fn says(&mut self, word: &str) -> String {
         self.process.ask(word)
     }
@@ -261,7 +261,7 @@ fn program() -> std::path::PathBuf {
 /// Time passes: schedules are made of it.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the schedule is that somebody is late"
+    reason = "the schedule is that a client is late"
 )]
 pub(super) fn rest(time: Duration) {
     std::thread::sleep(time);

@@ -79,9 +79,9 @@ pub struct Actor {
     pub world: World,
     /// How many steps each task has begun.
     pub begun: watch::Sender<Vec<usize>>,
-    /// Who looks on.
+    /// Looks on.
     pub judge: Judge,
-    /// What it holds, oldest first.
+    /// The grants it holds, oldest first.
     pub held: Vec<(Arc<Taken>, Vec<u64>)>,
 }
 
@@ -150,7 +150,7 @@ impl Actor {
         } else {
             vec![name]
         };
-        // Who waits without end while it holds may wait for itself.
+        // A task that waits without end while it holds may wait for itself.
         let patience = match patience {
             Patience::Wait if !self.held.is_empty() => Patience::Within(self.world.lease / 10),
             patience => patience,

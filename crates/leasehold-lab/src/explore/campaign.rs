@@ -7,7 +7,7 @@ use leasehold::engine::Clock;
 use super::{Run, explore, shrink};
 use crate::Outcome;
 
-/// What many seeds came to.
+/// The sum of many seeds.
 #[derive(Debug, Default)]
 pub struct Sum {
     /// How many there were.

@@ -1,4 +1,4 @@
-//! What happens by chance in one run. Each choice has a key and depends on the seed and its key alone: one can be left
+//! The chances of one run. Each choice has a key and depends on the seed and its key alone: one can be left
 //! out without moving the others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +26,11 @@ pub enum Point {
     Missed,
     /// A call, or its answer, is lost.
     Fault,
+    /// A call comes to the engine a second time.
+    Again,
 }
 
-/// One choice: whose, where, and which of them.
+/// One choice: the actor, the place, and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The task, or the client behind the tasks.
@@ -134,7 +136,7 @@ impl Chance {
             Order::Random => 0,
             Order::Late(late) if late == point => random.below(longest),
             Order::Late(_) => 0,
-            // Who is slow stays slow, but for a few moments at which somebody stands still.
+            // A slow task stays slow, but for a few moments at which another stands still.
             Order::Priorities(changes) => {
                 let mut moments = Random::of(self.0.seed, 1);
                 if (0..changes).any(|_| moments.below(STEPS) == step) {

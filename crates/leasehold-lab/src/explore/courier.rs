@@ -34,7 +34,7 @@ pub struct Courier {
     judge: Judge,
 }
 
-/// What becomes of one call.
+/// The fate of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     None,
@@ -83,7 +83,7 @@ impl Courier {
         }
     }
 
-    /// What becomes of a call that speaks for this claim. Whatever goes wrong is noted as the cause of what follows.
+    /// The fate of a call that speaks for this claim. A loss is noted as the cause of its consequences.
     fn loss(&self, claim: Option<&Claim>) -> Loss {
         let outage = self.is_hit(|fate| matches!(fate, Fate::Outage(_)));
         let loss = match outage {
@@ -106,7 +106,7 @@ impl Courier {
         loss
     }
 
-    /// What becomes of a heartbeat, as far as it speaks for this claim.
+    /// The fate of a heartbeat, for this claim.
     fn beat_loss(&self, claim: &Claim) -> Loss {
         let sick =
             |fate| matches!(fate, Fate::Sick(name) if claim.name.as_str() == super::name(name));
@@ -243,6 +243,21 @@ struct Carried {
     courier: Courier,
 }
 
+impl Carried {
+    /// A claim may come to the engine twice.
+    async fn again(&self, claim: &Claim, answer: &Result<Standing>) {
+        let (courier, judge) = (&self.courier, &self.courier.judge);
+        let happens = || courier.chance.happens(courier.actor(), Point::Again, 8);
+        if let Ok(first) = answer
+            && happens().is_some()
+            && let Ok(again) = self.inner.claim(claim).await
+        {
+            let _ = judge.engine_answers(claim.id, Some(&again));
+            judge.repeated("claim", claim.id, first, &again);
+        }
+    }
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl Session for Carried {
@@ -251,10 +266,9 @@ impl Session for Carried {
         judge.claims(self.courier.client, claim);
         let call = async {
             let answer = self.inner.claim(claim).await;
-            Ok((
-                judge.engine_answers(claim.id, answer.as_ref().ok()),
-                answer?,
-            ))
+            let made = judge.engine_answers(claim.id, answer.as_ref().ok());
+            self.again(claim, &answer).await;
+            Ok((made, answer?))
         };
         let (made, answer) = self.courier.carry(Step::Claim, Some(claim), call).await?;
         judge.told(claim.id, made, answer);
@@ -313,9 +327,25 @@ impl Session for Carried {
     }
 
     async fn release(&self, claim: &Claim, used: u32) -> Result<Release> {
-        self.courier.judge.gives_back(claim.id);
-        let call = self.inner.release(claim, used);
-        self.courier.carry(Step::Release, Some(claim), call).await
+        let courier = &self.courier;
+        courier.judge.gives_back(claim.id);
+        let call = async {
+            let answer = self.inner.release(claim, used).await;
+            if courier
+                .chance
+                .happens(courier.actor(), Point::Again, 8)
+                .is_some()
+                && let Ok(Release::Released) = self.inner.release(claim, used).await
+            {
+                courier.judge.accuse("P8", "a release counted twice".into());
+            }
+            answer
+        };
+        let answer = courier.carry(Step::Release, Some(claim), call).await;
+        if answer.is_err() {
+            courier.judge.not_given_back(claim.id);
+        }
+        answer
     }
 
     async fn close(&self) -> Result<()> {

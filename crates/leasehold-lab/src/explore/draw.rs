@@ -8,7 +8,7 @@ use super::program::{
 };
 use crate::random::Random;
 
-/// What a program makes use of.
+/// The features that a program uses.
 struct Swarm {
     random: Random,
     world: World,

@@ -35,12 +35,17 @@ pub fn name(number: usize) -> String {
     format!("n{number}")
 }
 
+/// What a client calls itself.
+fn client(number: usize) -> String {
+    format!("c{number}")
+}
+
 /// The number of a name.
 fn number(name: &str) -> usize {
     name[1..].parse().unwrap_or_default()
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     /// The promise that was broken, if any was.
@@ -102,7 +107,10 @@ async fn play(
                 judge.accuse("P10", format!("a task panicked: {died}"))
             }
             Ok(_) => {}
-            Err(_) => judge.look(),
+            Err(_) => {
+                judge.look();
+                judge.shown(&engine.inspect(&Query::all()).await?);
+            }
         }
         if tokio::time::Instant::now() > end {
             judge.never_ends();
@@ -127,7 +135,7 @@ async fn play(
     Ok(())
 }
 
-/// What has ended by its lease is gone when the line is next used.
+/// Claims that have ended by their lease are gone when the line is next used.
 async fn touch(program: &Program, engine: &Memory) -> Outcome<()> {
     let session = engine
         .open(&Identity::of_this_process(), Inbox::new(|_| {}))
@@ -160,7 +168,7 @@ async fn start(
             .lease(program.world.lease)
             .clock(clock.clone())
             .bound(Bound::new(TURNS, BOUND))
-            .identity(Identity::of_this_process().called(format!("c{number}")));
+            .identity(Identity::of_this_process().called(client(number)));
         let owners = (0..OWNERS).map(|_| Owner::new()).collect();
         clients.push((options.open(courier).await?, owners));
     }

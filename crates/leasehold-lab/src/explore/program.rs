@@ -1,4 +1,4 @@
-//! What a run does: a small program drawn from a seed.
+//! A small program, drawn from a seed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum Order {
     Late(Point),
 }
 
-/// What a name is.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One holder.
@@ -35,7 +35,7 @@ pub struct World {
     pub trip: Duration,
     /// The longest that a message or a task is late beyond that.
     pub longest: Duration,
-    /// Who is late when.
+    /// The tasks that are late, and when.
     pub order: Order,
     /// Whether calls and answers are lost.
     pub faults: bool,
@@ -86,7 +86,7 @@ pub enum Want {
     Both,
 }
 
-/// Who may re-enter.
+/// The scope of re-entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// No one.
@@ -110,7 +110,7 @@ pub struct Terms {
     pub linger: Duration,
     /// Past the turns of the process.
     pub strict: bool,
-    /// Who may re-enter.
+    /// The scope of re-entry.
     pub again: Again,
 }
 
@@ -142,13 +142,13 @@ pub enum Step {
 /// One task of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// What it does.
+    /// Its steps.
     pub steps: Vec<Step>,
 }
 
-/// What happens to a client without its doing.
+/// An event that a client did not cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// No call of the client gets through: it fails after a while, or never answers.
@@ -159,7 +159,7 @@ pub enum Fate {
     Unsure,
 }
 
-/// When it happens: to whom, what, from when, how long.
+/// An event: the client, the kind, from when, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
     /// Which client.
@@ -177,9 +177,9 @@ pub struct Hit {
 pub struct Program {
     /// Where it runs.
     pub world: World,
-    /// Who does what.
+    /// The tasks.
     pub tasks: Vec<Task>,
-    /// What happens to them.
+    /// The events that hit them.
     pub hits: Vec<Hit>,
 }
 

@@ -14,7 +14,7 @@ use crate::Outcome;
 pub struct Short {
     /// The seed of its delays.
     pub seed: u64,
-    /// What is done.
+    /// The program.
     pub program: Program,
     /// The promise.
     pub broken: Broken,

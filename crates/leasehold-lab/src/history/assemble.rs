@@ -24,7 +24,7 @@ pub fn assemble(mut records: Vec<Record>) -> Outcome<History> {
     Ok(desk.history)
 }
 
-/// What is known of a request so far.
+/// A request so far.
 struct Open {
     hold: Hold,
     lease: Micros,
@@ -42,18 +42,17 @@ struct Desk {
     names: HashMap<String, u32>,
     whos: HashMap<String, u32>,
     open: HashMap<(u32, u64), Open>,
-    /// Where somebody who may be stopped or killed has open requests.
+    /// The open requests of a process that may be stopped or killed.
     of: HashMap<u32, Vec<u64>>,
-    /// Who was killed.
     dead: HashSet<String>,
     paused: HashMap<u32, Micros>,
-    /// Who is cut off, and since when.
+    /// The processes that are cut off, and since when.
     cut: HashMap<String, Micros>,
     ends: Ends,
     fault_since: HashMap<String, Micros>,
 }
 
-/// Whether somebody is the victim, a task of it, or one who follows it in its place: `w1` is followed by `w1.1`.
+/// Whether a process is the victim, a task of it, or one that follows it in its place: `w1` is followed by `w1.1`.
 pub(super) fn belongs(who: &str, victim: &str) -> bool {
     let rest = who.strip_prefix(victim);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
@@ -80,7 +79,7 @@ impl Desk {
 
     fn take(&mut self, record: Record) -> Outcome<()> {
         let Record { t, who, op, what } = record;
-        // What it did between the stamp and the signal.
+        // Its events between the stamp and the signal.
         if who
             .split('/')
             .next()
@@ -342,13 +341,13 @@ fn close(open: Open, last: Micros) -> Hold {
         .min(open.until)
         .min(open.gone)
         .min(last);
-    // Who is told "held until then" has been told so of the whole time.
+    // A holder that is told "held until then" has been told so of the whole time.
     hold.end = if hold.told_held { open.release } else { own }.max(hold.got);
     hold.free = match open.released {
-        // What a dead holder had is to be free a lease later.
+        // The lock of a dead holder is to be free a lease later.
         NEVER if open.gone != NEVER => open.gone.saturating_add(open.lease),
         told if hold.told_held => told,
-        // Also who is told that it was lost: the engine may keep it until the lease is over there too.
+        // Also a holder that is told that it was lost: the engine may keep it until the lease is over there too.
         _ => hold
             .end
             .max(open.until.min(last))

@@ -1,4 +1,4 @@
-//! How long a request of which nobody was told an end can be in the way.
+//! How long a request without a known end can be in the way.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use leasehold::engine::Micros;
 use super::assemble::belongs;
 use super::{History, Hold};
 
-/// What is known of ends once all events are in.
+/// Ends of requests, once all events are in.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) loose: Vec<Loose>,
-    /// Who was cut off, and when.
+    /// The processes that were cut off, and when.
     pub(super) cuts: Vec<(String, Micros, Micros)>,
-    /// When somebody stood still, in order.
+    /// When each process stood still, in order.
     pub(super) stops: HashMap<u32, Vec<(Micros, Micros)>>,
 }
 
-/// A request of which nobody was told an end.
+/// A request without a known end.
 pub(super) struct Loose {
     /// Its place among the holds.
     pub(super) at: usize,
@@ -56,11 +56,11 @@ impl Ends {
         Some(heard.min(let_go.saturating_add(loose.lease)))
     }
 
-    /// What was sent before or during a fault may arrive after it: it can be in the way for a lease more.
+    /// A request sent before or during a fault may arrive after it: it can be in the way for a lease more.
     fn outlast_faults(&self, history: &mut History) {
-        let everybody = history.faults.iter().map(|(from, to)| ("", *from, *to));
-        let somebody = self.cuts.iter().map(|(who, from, to)| (&**who, *from, *to));
-        let mut faults: Vec<_> = everybody.chain(somebody).collect();
+        let all = history.faults.iter().map(|(from, to)| ("", *from, *to));
+        let cuts = self.cuts.iter().map(|(who, from, to)| (&**who, *from, *to));
+        let mut faults: Vec<_> = all.chain(cuts).collect();
         faults.sort_unstable_by_key(|(_, from, _)| *from);
         for loose in &self.loose {
             let hold = &mut history.holds[loose.at];

@@ -47,7 +47,7 @@ impl Log {
         }
     }
 
-    /// The same log, for somebody else.
+    /// The same log, for another task or process.
     pub fn of(&self, who: impl Into<String>) -> Self {
         Self {
             who: who.into(),
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// Who writes.
+    /// The writer.
     pub fn who(&self) -> &str {
         &self.who
     }

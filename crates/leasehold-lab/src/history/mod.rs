@@ -1,4 +1,4 @@
-//! What every process did and saw: one JSON line per event, a file per process.
+//! The acts and observations of every process: one JSON line per event, a file per process.
 //!
 //! Stamps are `CLOCK_BOOTTIME`, the same for every process of the machine. A stamp of an answer is taken after it came, a
 //! stamp of a call before it was made: the time in which a lock is known to be held is never longer than it was.
@@ -25,11 +25,11 @@ pub struct Record {
     /// Which of its requests; 0 where that says nothing.
     #[serde(default)]
     pub op: u64,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -65,15 +65,15 @@ pub enum What {
     Released {
         /// Whether it was.
         held: bool,
-        /// Whether the engine was surely asked; a turn handed to another task of the process asks nobody.
+        /// Whether the engine was surely asked; a turn handed to another task of the process does not ask it.
         #[serde(default)]
         asked: bool,
     },
-    /// Stamped by the resource: somebody came with this fence.
+    /// Stamped by the resource: a request came with this fence.
     Effect {
-        /// What the lock protects.
+        /// The name of the lock that protects it.
         name: String,
-        /// Who came.
+        /// The task that came.
         by: String,
         /// With which fence.
         fence: u64,
@@ -86,11 +86,11 @@ pub enum What {
     Paused(String),
     /// A process goes on; stamped after the signal.
     Resumed(String),
-    /// The way from a process (and from whoever follows it) to the servers is disturbed; stamped before it is.
+    /// The way from a process (and from those that follow it) to the servers is disturbed; stamped before it is.
     Cut(String),
     /// The way is as before; stamped after it is.
     Mended(String),
-    /// A fault that hits everybody begins or ends.
+    /// A fault that hits every process begins or ends.
     Fault {
         /// Its word.
         fault: String,
@@ -106,7 +106,7 @@ pub enum What {
         /// When it began.
         since: Micros,
     },
-    /// What is left of a name after everybody has gone.
+    /// Claims left on a name after every process has gone.
     Left {
         /// Which.
         name: String,
@@ -138,7 +138,7 @@ pub struct Call {
     pub several: bool,
     /// The lease, in microseconds.
     pub lease: Micros,
-    /// Who may re-enter; 0 for nobody.
+    /// The owner that may re-enter; 0 for none.
     #[serde(default)]
     pub owner: u64,
 }
@@ -159,9 +159,9 @@ pub struct Hold {
     pub weight: u32,
     /// The capacity.
     pub capacity: u32,
-    /// Who may re-enter; 0 for nobody.
+    /// The owner that may re-enter; 0 for none.
     pub owner: u64,
-    /// What came of it.
+    /// The outcome.
     pub answer: Answer,
     /// Whether it waited.
     pub waits: bool,
@@ -187,7 +187,7 @@ pub struct Hold {
     pub fence: u64,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// It held.
@@ -196,18 +196,18 @@ pub enum Answer {
     Busy,
     /// It surely had no effect.
     Failed,
-    /// Nobody knows: a lost answer, a crash, a cancelled wait, the end of the history.
+    /// Not known: a lost answer, a crash, a cancelled wait, the end of the history.
     Unknown,
 }
 
-/// Somebody came to the resource.
+/// A request to the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effect {
     /// When.
     pub t: Micros,
-    /// What the lock protects.
+    /// The name of the lock that protects it.
     pub name: u32,
-    /// Who came.
+    /// The task that came.
     pub by: u32,
     /// With which fence.
     pub fence: u64,
@@ -233,23 +233,23 @@ pub struct Taken {
 pub struct History {
     /// The names that were locked.
     pub names: Vec<String>,
-    /// Everybody who took part.
+    /// All tasks that took part.
     pub whos: Vec<String>,
     /// The requests.
     pub holds: Vec<Hold>,
-    /// What the resource stamped.
+    /// The effects that the resource stamped.
     pub effects: Vec<Effect>,
-    /// What was taken away.
+    /// The locks that were taken away.
     pub taken: Vec<Taken>,
-    /// When a fault hit everybody.
+    /// When a fault hit every process.
     pub faults: Vec<(Micros, Micros)>,
-    /// What was left behind, by name.
+    /// Claims left behind, by name.
     pub left: HashMap<u32, u64>,
     /// The resource's number at the end, by name.
     pub counted: HashMap<u32, u64>,
     /// How many faults there were.
     pub faults_made: u64,
-    /// How many of them hit somebody who held a lock.
+    /// How many of them hit a holder.
     pub faults_held: u64,
     /// How many losses were told.
     pub losses: u64,

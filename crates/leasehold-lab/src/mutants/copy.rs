@@ -8,7 +8,7 @@ use super::plant;
 use super::scenario::test_of;
 use crate::Outcome;
 
-/// What was built.
+/// A built copy of the library.
 pub(super) struct Copy {
     /// Where scenarios run and leave what they leave.
     pub(super) into: PathBuf,

@@ -23,11 +23,11 @@ pub struct Mutant {
     pub name: &'static str,
     /// The file below `crates/leasehold/src`.
     pub file: &'static str,
-    /// What stands there, once.
+    /// The text there, once.
     pub before: &'static str,
-    /// What stands there instead. In Rust `PLANTED` is whether this bug is on.
+    /// The text instead. In Rust `PLANTED` is whether this bug is on.
     pub after: &'static str,
-    /// What must catch it: arguments of `leasehold-lab`, or `test FILE NAME` for a test of the engines.
+    /// The scenario that must catch it: arguments of `leasehold-lab`, or `test FILE NAME` for a test of the engines.
     pub scenario: &'static str,
 }
 

@@ -9,7 +9,7 @@ use crate::Outcome;
 /// The variable that names the bug that is on.
 pub(super) const SWITCH: &str = "PLANTED";
 
-/// What a switched text says where the switch stands.
+/// Stands for the switch in a switched text.
 const MARK: &str = "PLANTED";
 
 /// Where the script of the Redis engine is loaded.

@@ -18,7 +18,7 @@ pub(super) fn test_of(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix("test ")?.split_once(' ')
 }
 
-/// What the scenario found broken, if anything.
+/// The promise that the scenario found broken, if any.
 pub(super) fn catches(copy: &Copy, text: &str, planted: &str) -> Outcome<Option<String>> {
     let redis = text.contains("{redis}").then(Redis::start);
     let url = redis.as_ref().map(Redis::url).unwrap_or_default();
@@ -74,7 +74,7 @@ fn run(mut command: Command) -> Outcome<Option<ExitStatus>> {
     }
 }
 
-/// The promises that a scenario names, what a test panicked with, or the last thing that was said.
+/// The promises that a scenario names, the panic of a test, or the last line of output.
 fn promises(output: &str) -> String {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let named = output
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_broken_is_read_from_what_was_said() {
+    fn broken_promises_are_read_from_the_output() {
         assert_eq!(promises("x\nBROKEN: exclusion\nreport: y"), "exclusion");
         let test =
             "running 1 test\nthread 'x' panicked at a.rs:1:2:\nP1: two hold\nnote: z\nFAILED";

@@ -9,7 +9,7 @@ const HEAD: &str = "\
 # Track record
 
 Written by `leasehold-lab record REPORT`, one row per run of `leasehold-lab torture`; not by hand. A run that broke a promise
-has its row too. *On a held lock* counts the faults that hit somebody who held a lock at that moment; *refused* are effects of
+has its row too. *On a held lock* counts the faults that hit a process while it held a lock; *refused* are effects of
 stale holders that a resource with a fence check did not take.
 
 | date | commit | engine | seed | minutes | processes | lease | faults | holds | contended | faults made | on a held lock | losses told | refused | verdict |

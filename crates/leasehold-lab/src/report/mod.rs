@@ -1,4 +1,4 @@
-//! What a run found, saved; and the track record that is written from it.
+//! The report of a run, saved; and the track record that is written from it.
 
 mod ledger;
 
@@ -33,13 +33,13 @@ pub struct Report {
     pub lease_ms: u64,
     /// The kinds of faults.
     pub faults: Vec<String>,
-    /// What was asked of the engine.
+    /// The checks on the engine.
     #[serde(default)]
     pub asked: Vec<String>,
     /// How often each fault was made.
     #[serde(default)]
     pub made: BTreeMap<String, u64>,
-    /// What happened.
+    /// Counts of the history.
     pub stats: serde_json::Value,
     /// The broken promises, with what happened.
     pub broken: serde_json::Value,

@@ -18,7 +18,6 @@ pub enum Enough {
     Hours(u64),
 }
 
-/// What the runs so far came to.
 #[derive(Debug, Default)]
 struct Sum {
     seeds: u64,

@@ -20,7 +20,7 @@ use crate::random::Random;
 use crate::torture::gate::{Gate, Visitor};
 use crate::torture::hand::{Hand, Kind, TURNS, take_away, take_whole};
 
-/// What is locked.
+/// The locks of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locks {
     /// One mutex.
@@ -31,7 +31,7 @@ pub enum Locks {
     Semaphore,
     /// Two names in one step, one of them also alone, and a lock that is re-entered.
     ManyAndAgain,
-    /// One mutex and nothing wrong: whoever is in line is served in its turn.
+    /// One mutex and nothing wrong: every request in line is served in its turn.
     InOrder,
 }
 
@@ -83,14 +83,15 @@ const LEASE: Duration = Duration::from_secs(3);
 const CLIENTS: u64 = 3;
 const ROUNDS: u64 = 6;
 
-/// How far apart the clocks of the clients and of the engine may run, in millionths: what a lease allows for.
+/// How far apart the clocks of the clients and of the engine may run, in millionths: the allowance of a lease.
 const DRIFT: u64 = 20_000;
 
 /// How long a lease is by our clock if the engine's is slow.
 const LONGEST: Duration =
     Duration::from_micros(LEASE.as_micros() as u64 * 1_000_000 / (1_000_000 - DRIFT));
 
-/// How far the wall clock is set at a time, in microseconds: less than a lease, so that whoever trusts it is not just late.
+/// How far the wall clock is set at a time, in microseconds: less than a lease, so that a lock that trusts it is not
+/// just late.
 const FARTHEST: u64 = 2_000_000;
 
 /// Runs one seed and judges it; also says how much simulated time passed.
@@ -105,7 +106,7 @@ pub fn simulate(locks: Locks, seed: u64) -> Outcome<(Verdict, Duration)> {
     Ok((verdict, time))
 }
 
-/// What happens in one seed, and how much simulated time that takes.
+/// Runs one seed; the records, and how much simulated time it took.
 ///
 /// # Errors
 /// If the run did not come to an end.
@@ -259,7 +260,7 @@ impl World {
                 self.clock.skip(self.random.millis(100, 8_000));
                 (0..CLIENTS).for_each(|who| self.log.note(0, What::Resumed(format!("w{who}"))));
             }
-            // No promise depends on it, so nobody is hit.
+            // No promise depends on it, so it hits no process.
             2 => {
                 let by = self.random.below(2 * FARTHEST) as i64 - FARTHEST as i64;
                 self.clock.set_wall(by);

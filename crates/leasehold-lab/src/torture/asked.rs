@@ -1,4 +1,4 @@
-//! What is asked of an engine in a run: what it promises under the faults that are made.
+//! The checks of a run: the engine's promises under the faults that are made.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::locks::TURNS;
 use crate::check::Bounds;
 use crate::history::{Answer, History, Record, What};
 
-/// What the checker asks, and under which faults of the servers a held lock may be lost.
+/// The checks, and the faults of the servers under which a held lock may be lost.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) bounds: Bounds,
@@ -54,9 +54,10 @@ impl Asked {
         words.flat_map(|word| times(records, &word)).collect()
     }
 
-    /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all the
-    /// same. Who re-enters after the fault, or gets a turn at a grant of its process, gets nothing new: what was told
-    /// while the fault was on may have been granted before it, and the fences say which later turns are of that grant.
+    /// Ends the held windows where a fault may have taken the lock away. Fences, effects and told losses are asked all
+    /// the same. A task that re-enters after the fault, or gets a turn at a grant of its process, gets nothing new: an
+    /// answer while the fault was on may be of a grant from before it, and the fences say which later turns are of that
+    /// grant.
     pub(super) fn excuse(&self, history: &mut History, records: &[Record]) {
         let processes: Vec<_> = history.whos.iter().map(|who| process(who)).collect();
         for (on, off) in self.lossy_times(records) {
@@ -97,13 +98,13 @@ fn in_words(lossy: &[FaultKind], bounds: &Bounds, guarantees: &Guarantees) -> Ve
         format!("{} promises {}", guarantees.engine, guarantees.level),
         "asked throughout: fences in order, effects in the order of fences, re-entrancy".to_owned(),
         format!(
-            "asked throughout: a loss told within {} ms, nobody waits {} ms for a free lock, nothing left behind",
+            "asked throughout: a loss told within {} ms, no request waits {} ms for a free lock, nothing left behind",
             bounds.told / 1_000,
             bounds.stall / 1_000
         ),
         match guarantees.ordered {
             true => format!(
-                "asked: nobody in line is overtaken more than {} times",
+                "asked: no request in line is overtaken more than {} times",
                 bounds.overtakes
             ),
             false => "not asked: order, this engine has none".to_owned(),
@@ -187,6 +188,10 @@ mod tests {
             ("sqlite", "sqlite:x"),
             ("zookeeper", "zookeeper://h"),
             ("zookeeper-ensemble", "zookeeper://h"),
+            ("etcd", "etcd://h"),
+            ("etcd-cluster", "etcd://h"),
+            ("consul", "consul://h"),
+            ("consul-three", "consul://h"),
         ] {
             assert_eq!(lossy(engine, url), [], "{engine}");
         }
@@ -220,7 +225,7 @@ mod tests {
         ]
     }
 
-    /// What these break if a fault comes from 30 to 40.
+    /// The promises that these break if a fault comes from 30 to 40.
     fn broken(fault: &str, holds: &[[Record; 3]]) -> Vec<Promise> {
         let fault = |on| What::Fault {
             fault: fault.into(),
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_re_enters_after_the_fault_holds_what_it_held() {
+    fn re_entry_after_the_fault_holds_the_same_grant() {
         let first = hold("a/0", [10, 20, 90], 5, 7);
         let again = hold("a/1", [50, 60, 70], 5, 7);
         assert_eq!(broken("server-kill", &[first, again]), []);

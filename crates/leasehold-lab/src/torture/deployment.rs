@@ -1,4 +1,4 @@
-//! What a torture locks in: servers of ours behind proxies, or a URL that somebody else keeps.
+//! The deployment of a torture: servers of ours behind proxies, or those of a given URL.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,8 @@ use crate::Outcome;
 /// An engine that is set up by its word.
 struct Engine {
     word: &'static str,
-    /// What can be done to it.
     faults: &'static [FaultKind],
-    /// What it keeps exclusion under as it is set up here, though the engine cannot know that.
+    /// Faults under which it keeps exclusion as it is set up here, though the engine cannot know that.
     kept: &'static [FaultKind],
     /// The lease in milliseconds, unless told otherwise.
     lease: u64,
@@ -30,7 +29,7 @@ macro_rules! served {
 }
 
 /// A server that is back with all it had has lost no lock.
-const ENGINES: [Engine; 11] = [
+const ENGINES: [Engine; 15] = [
     engine("file", WORKERS, 400),
     engine("sqlite", WORKERS, 600),
     engine("redis", served!(ServerKill ServerPause), 600),
@@ -47,6 +46,10 @@ const ENGINES: [Engine; 11] = [
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
+    engine("etcd", served!(ServerKill ServerPause ClockStep), 1500),
+    engine("etcd-cluster", served!(LeaderKill ServerPause), 1500),
+    engine("consul", served!(ServerKill ServerPause), 800),
+    engine("consul-three", served!(LeaderKill ServerPause), 800),
 ];
 
 const fn engine(word: &'static str, faults: &'static [FaultKind], lease: u64) -> Engine {
@@ -138,7 +141,7 @@ impl Deployment {
         }
     }
 
-    /// What a worker connects to; stays the same over restarts.
+    /// The URL of a worker; stays the same over restarts.
     pub(super) fn url_of(&self, worker: u64) -> String {
         match self.networks.get(worker as usize) {
             Some(network) => network.through(&self.url),

@@ -1,4 +1,4 @@
-//! The end of a run: everybody ends, every name is free, nothing is left.
+//! The end of a run: every worker ends, every name is free, nothing is left.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::history::What;
 /// How long a worker may take for what it is doing, with nothing wrong any more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Everybody ends; then each name must be free, and nothing may be left of it. What is not so is noted.
+/// Every worker ends; then each name must be free, and nothing may be left of it. Exceptions are noted.
 pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
     run.workers.iter_mut().for_each(Worker::dismiss);
     if !all_have_ended(run).await? {
@@ -27,7 +27,7 @@ pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
     let names = NAMES.iter().filter(|(_, kind)| shared || !kind.shares());
     for (name, kind) in names.copied() {
         match timeout(settle, take_surely(&run.client, name, kind)).await {
-            // Of a release whose answer is late the reaper takes care; what is left then is seen below.
+            // The reaper takes care of a release whose answer is late; claims left then are seen below.
             Ok(guard) => drop(guard?.release().await),
             Err(_) => left(run, name, 1),
         }
@@ -62,7 +62,7 @@ fn left(run: &Run<'_>, name: &str, count: u64) {
     run.log.note(0, What::Left { name, count });
 }
 
-/// Waits for the workers. One that waits for ever breaks a promise; what the engine says of it is kept with the histories.
+/// Waits for the workers. One that waits for ever breaks a promise; the engine's view of it is kept with the histories.
 async fn all_have_ended(run: &mut Run<'_>) -> Outcome<bool> {
     let deadline = Instant::now() + PATIENCE;
     let mut ended = true;

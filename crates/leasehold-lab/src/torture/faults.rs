@@ -1,4 +1,4 @@
-//! The schedule of faults: what hits whom when, all from the seed.
+//! The schedule of faults: kinds, victims and times, all from the seed.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl FaultKind {
         )
     }
 
-    /// What an engine calls it in its promises. A server that stands still cannot be told from one that is cut off; to take a
+    /// The fault as promises name it. A server that stands still cannot be told from one that is cut off; to take a
     /// lock away is no fault.
     pub(super) const fn promised(self) -> Option<Promised> {
         Some(match self {
@@ -115,7 +115,7 @@ pub(super) struct Fault {
     pub(super) name: &'static str,
     /// For how long.
     pub(super) lasts: Duration,
-    /// What else there is to choose: which server, how late, how far.
+    /// A draw for other choices: which server, how late, how far.
     pub(super) draw: u64,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Gate {
     log: Log,
 }
 
-/// What is kept of one name.
+/// The state of one name.
 #[derive(Debug, Default)]
 struct Door {
     fence: u64,

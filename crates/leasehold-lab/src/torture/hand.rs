@@ -1,4 +1,4 @@
-//! What one task does: asks, holds, looks at its guard, tries effects, releases, all from its seed.
+//! One task: asks, holds, looks at its guard, tries effects, releases, all from its seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct Hand {
     pub(crate) lease: Duration,
     /// The longest it rests between two steps.
     pub(crate) rest: Duration,
-    /// What it locks, and how.
+    /// The names it locks, and how.
     pub(crate) names: Vec<(&'static str, Kind)>,
     pub(crate) ops: Arc<AtomicU64>,
 }
@@ -83,7 +83,7 @@ impl Hand {
             return Ok(());
         };
         if kind == Kind::Reentrant && self.random.one_in(2) {
-            // Now and then so late that the lock may be lost by then: what is lost is not re-entered.
+            // Now and then so late that the lock may be lost by then: a lost lock is not re-entered.
             if self.random.one_in(2) {
                 let end = self.log.now() + self.some(self.lease * 2).as_micros() as u64;
                 while self.log.now() < end {
@@ -116,7 +116,7 @@ impl Hand {
                 ..call.clone()
             }),
         );
-        // In strict order nobody of this process is handed the grant.
+        // In strict order no other task of this process is handed the grant.
         let strict = self.random.one_in(4);
         let asked = lock(&self.client, &self.owner, kind, call, patience, strict);
         let asked = async {
@@ -134,7 +134,7 @@ impl Hand {
         };
         let what = match answer {
             None => What::Cancelled,
-            // Time ran out: that says nothing of who held. Nor does a try where two can be in each other's way.
+            // Time ran out: that says nothing of the holder. Nor does a try where two can be in each other's way.
             Some(Ok(None)) if waits || !self.client.guarantees().ordered => What::Cancelled,
             Some(Ok(None)) => What::Busy,
             Some(Err(error)) => What::Failed {
@@ -196,7 +196,7 @@ impl Hand {
         }
     }
 
-    /// What can be seen of a guard while another one is looked at.
+    /// Notes the state of a guard while another one is looked at.
     fn note_outer(&self, outer: Option<(u64, &Guard)>) {
         match outer {
             Some((op, guard)) if guard.state() == State::Lost => self.log.note(op, What::Lost),
@@ -224,7 +224,7 @@ impl Hand {
         };
         for _ in 0..steps {
             let now_lost = guard.state() == State::Lost;
-            // Only who holds alone changes the resource. That it looked is no protection: it may stand still here.
+            // Only a holder that is alone changes the resource. A look is no protection: it may stand still now.
             if alone {
                 let _ = self.gate.knock(&name, &who, fence)?;
             }
@@ -250,7 +250,7 @@ impl Hand {
             drop(guard);
         } else if let Ok(released) = guard.release().await {
             let held = released == Released::Released;
-            // Nobody else of this process waits, and nothing is re-entered: only the engine can have said so.
+            // No other task of this process waits, and nothing is re-entered: only the engine can have said so.
             let asked = self.alone && name != "again";
             self.log.note(op, What::Released { held, asked });
         }
@@ -307,7 +307,7 @@ impl Hand {
         if tokio::time::timeout(rest, guard.lost()).await.is_ok() {
             note(self, &What::Lost);
         }
-        // Renewed meanwhile: what is not known to be held would be looked for as free.
+        // Renewed meanwhile: a lock that is not known to be held would be looked for as free.
         for (guard, (_, op)) in guard.guards().iter().zip(ops) {
             self.note_until(op, guard);
         }

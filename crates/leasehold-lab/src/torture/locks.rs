@@ -1,4 +1,4 @@
-//! What is locked, and each way to ask for it.
+//! The locks, and each way to ask for them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) const NAMES: [(&str, Kind); 7] = [
     ("both", Kind::Both),
 ];
 
-/// What [`Kind::Both`] takes in one step; sorted, as the guards are.
+/// The names that [`Kind::Both`] takes in one step; sorted, as the guards are.
 pub(super) const BOTH: [&str; 2] = ["left", "right"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// How long somebody waits.
+/// How long a request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     None,

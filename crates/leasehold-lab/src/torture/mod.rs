@@ -22,7 +22,7 @@ pub use self::faults::FaultKind;
 pub use self::run::torture;
 pub use self::work::{Work, work};
 
-/// What a run is made of. The same plan makes the same schedule of faults and requests.
+/// The plan of a run. The same plan makes the same schedule of faults and requests.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// An engine's word, whose servers are started; or the URL of running ones.

@@ -14,7 +14,7 @@ pub(super) struct Network {
     usual: Fate,
 }
 
-/// How far workers are from the servers, in milliseconds. What is far has something on the way when a fault comes.
+/// How far workers are from the servers, in milliseconds. A distant worker has something on the way when a fault comes.
 const DISTANCES: [u64; 4] = [0, 20, 3, 8];
 
 impl Network {
@@ -71,7 +71,7 @@ fn disturb(proxy: &Proxy, kind: FaultKind, draw: u64) {
         FaultKind::Delay => proxy.set_both(Fate::Delay(Duration::from_millis(20 + draw % 130))),
         FaultKind::CutToServer => proxy.set(Way::ToServer, Fate::Hold),
         FaultKind::CutToClient => proxy.set(Way::ToClient, Fate::Hold),
-        // The request took effect, and nobody hears of it.
+        // The request took effect, and its answer is lost.
         FaultKind::Reset => proxy.after(Way::ToClient, draw % 4, Fate::Reset),
         _ => proxy.set_both(Fate::Hold),
     }

@@ -74,9 +74,9 @@ pub(super) struct Run<'a> {
     deployment: Deployment,
     pub(super) workers: Vec<Worker>,
     pub(super) asked: Asked,
-    /// Who goes on when; the life tells whether it is still the one that was stopped.
+    /// The stopped workers, and when they go on; the life tells whether it is still the one that was stopped.
     resumes: Vec<(Instant, usize, u64)>,
-    /// What is wrong with servers and networks now, and the places where.
+    /// The disturbances of servers and networks now, and the places where.
     disturbed: JoinSet<Outcome<Place>>,
     /// Where something is wrong, or was until then.
     places: HashMap<Place, Option<Instant>>,
@@ -104,7 +104,7 @@ impl Run<'_> {
             sleep_until(next_fault.min(next_resume).min(tick).min(end)).await;
             let now = Instant::now();
             self.resume_those_due(now)?;
-            self.notice_what_is_over()?;
+            self.notice_ends()?;
             if let Some(fault) = faults.next_if(|fault| start + fault.at <= now) {
                 self.hit(&fault).await?;
             }
@@ -124,8 +124,10 @@ impl Run<'_> {
                 .faults
                 .iter()
                 .any(|kind| !self.made.contains_key(kind));
-            if missing && end - now < tick - now && now - start < self.plan.time * 2 {
-                end += Duration::from_secs(1);
+            let soon = now + Duration::from_secs(1);
+            if missing && end < soon && now - start < self.plan.time * 4 {
+                // From now: this turn of the loop may have waited for a server beyond the end.
+                end = soon;
             }
         }
         self.resume_those_due(end + Duration::from_secs(3600))?;
@@ -133,7 +135,7 @@ impl Run<'_> {
             let _ = over??;
         }
         match self.deployment.servers() {
-            Some(servers) => note_what_moved(&servers, &self.log).await,
+            Some(servers) => note_moves(&servers, &self.log).await,
             None => Ok(()),
         }
     }
@@ -161,7 +163,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn notice_what_is_over(&mut self) -> Outcome<()> {
+    fn notice_ends(&mut self) -> Outcome<()> {
         while let Some(over) = self.disturbed.try_join_next() {
             let _ = self.places.insert(over??, Some(Instant::now()));
         }
@@ -194,7 +196,7 @@ impl Run<'_> {
                 }
                 stopped
             }
-            // Of a lock that is taken away while the servers are out of order nobody knows whether it was.
+            // While the servers are out of order it is not known whether an eviction happened.
             FaultKind::Evict if self.places.get(&Place::Servers) == Some(&None) => false,
             FaultKind::Evict => self.evict(fault.draw).await?,
             // Servers are hit one fault after the other, each kind in its turn.
@@ -302,7 +304,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
         let fault = kind.word().into();
         log.note(0, What::Fault { fault, on });
     };
-    note_what_moved(&servers, &log).await?;
+    note_moves(&servers, &log).await?;
     note(true);
     with_servers(&servers, move |servers| servers.begin(kind, draw)).await?;
     sleep(match kind {
@@ -313,7 +315,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
     .await;
     with_servers(&servers, move |servers| servers.end(kind)).await?;
     if kind == FaultKind::ClockStep {
-        // What was granted before the clock went back lasts longer by so much.
+        // Grants from before the clock went back last longer by so much.
         sleep(LONGEST_STEP).await;
     }
     note(false);
@@ -321,7 +323,7 @@ async fn hit_servers(servers: Shared, fault: Fault, log: Log) -> Outcome<Place> 
 }
 
 /// Notes a fault of the servers that was not ours: it began at an unknown time since all was well.
-async fn note_what_moved(servers: &Shared, log: &Log) -> Outcome<()> {
+async fn note_moves(servers: &Shared, log: &Log) -> Outcome<()> {
     if let Some((kind, since)) = with_servers(servers, |servers| servers.moved()).await? {
         let fault = |on| What::Fault {
             fault: unasked(kind),

@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::history::Log;
 use crate::random::Random;
 
-/// What a worker process is told on its command line.
+/// The command line of a worker process.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// Where to lock.
@@ -104,12 +104,17 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
 /// For how long what was sent can be on its way to a server, or in it, before it counts.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// When a dead holder's lock has surely passed on. Its last words may arrive after its death, and in ZooKeeper its session
-/// has to end first.
+/// When a dead holder's lock has surely passed on. Its last words may arrive after its death; in ZooKeeper and Consul its
+/// session has to end first, and in etcd its lease: whole seconds, and half a second until the server looks.
 fn dead_after(work: &Work) -> Duration {
     match work.url.split([':', '+']).next() {
         Some("file" | "sqlite") => work.lease,
         Some("zookeeper") => work.lease * 4 / 3 + ON_THE_WAY,
+        Some("etcd") => {
+            let lease = (work.lease * 4 / 3).as_millis().div_ceil(1000).max(2);
+            Duration::from_secs(lease as u64) + ON_THE_WAY * 2
+        }
+        Some("consul") => work.lease * 2 + ON_THE_WAY,
         _ => work.lease + ON_THE_WAY,
     }
 }

@@ -9,7 +9,7 @@ use super::gate::Gate;
 use crate::Outcome;
 use crate::history::{Log, What};
 
-/// One place for a worker; who was killed is followed by another.
+/// One place for a worker; a killed one is followed by another.
 #[derive(Debug)]
 pub(super) struct Worker {
     index: u64,

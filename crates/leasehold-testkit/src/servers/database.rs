@@ -1,4 +1,4 @@
-//! What the servers of databases have in common: a user, a directory, a port, and being started again.
+//! Shared by the servers of databases: a user, a directory, a port, and being started again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,7 +157,7 @@ impl Host {
         self.disk.as_ref().expect("a disk of its own")
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         let running = self.running.as_ref();
         running.map(Running::output).unwrap_or_default()
@@ -175,7 +175,7 @@ impl Host {
     /// The same, with the error.
     ///
     /// # Errors
-    /// What the package's client said.
+    /// The message of the package's client.
     pub fn try_sql(&self, statement: &str) -> Result<String, String> {
         (self.ask)(self.port, statement)
     }
@@ -192,7 +192,7 @@ impl Host {
     }
 }
 
-/// What a client program printed, or what it complained about.
+/// The output of a client program, or its error.
 pub(super) fn printed(mut client: Command, package: &str) -> Result<String, String> {
     let done = client.output().unwrap_or_else(|error| {
         panic!("{client:?} does not run ({error}): run scripts/servers {package}")

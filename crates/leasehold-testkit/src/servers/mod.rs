@@ -1,7 +1,9 @@
 //! Real servers as values: a free port, a directory of their own, gone with the value or with the test process.
 
 pub mod certificates;
+pub mod consul;
 pub mod database;
+pub mod etcd;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
@@ -11,7 +13,7 @@ pub mod stalling;
 pub mod wall;
 pub mod zookeeper;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,12 +22,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Below the ports that the system gives to whoever connects, by ten thousand: a node of a Redis cluster takes the port
+/// Below the ports that the system gives to connections, by ten thousand: a node of a Redis cluster takes the port
 /// that is so much higher, too.
 const LOWEST: u16 = 12_000;
 const PORTS: u32 = 10_000;
 
-/// A port that nobody uses now, and that no connection takes before the server has started. Each call gives another.
+/// A free port, which no connection takes before the server has started. Each call gives another.
 ///
 /// # Panics
 /// If there is none.
@@ -60,12 +62,13 @@ pub struct Running {
     log: PathBuf,
 }
 
-/// Starts the command, says its process id, and kills it when stdin ends.
-const GUARD: &str =
-    r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait"#;
+/// Starts the command, says its process id, and kills it when stdin ends. A word before that is from a test process that goes
+/// on, and may start the server again where it was; without one the test process has ended, and no other needs the directory.
+const GUARD: &str = r#"log=$1; shift; "$@" >"$log" 2>&1 & echo $!; read -r word; kill -9 $! 2>/dev/null; wait
+[ -n "$word" ] || { cd / && rm -rf "${log%/*}"; }"#;
 
 impl Running {
-    /// Starts a program of a Debian package; what it says goes to a file in `dir`.
+    /// Starts a program of a Debian package; its output goes to a file in `dir`.
     ///
     /// # Panics
     /// If it is not installed.
@@ -114,7 +117,7 @@ impl Running {
         }
     }
 
-    /// What the server said so far.
+    /// The server's output so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -128,7 +131,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.guard.stdin.take());
+        if let Some(mut stdin) = self.guard.stdin.take() {
+            let _ = stdin.write_all(b"stop\n");
+        }
         let _ = self.guard.wait();
     }
 }
@@ -136,4 +141,22 @@ impl Drop for Running {
 fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_outlives_its_server_and_not_the_test_process() {
+        let home = directory();
+        let start = || Running::start("sleep", "tools", home.path(), &["1000".to_owned()]);
+        drop(start());
+        assert!(home.path().exists(), "the server may be started again");
+        let mut running = start();
+        // As when the process ends.
+        drop(running.guard.stdin.take());
+        let _ = running.guard.wait().expect("it ends");
+        assert!(!home.path().exists() && !running.is_running());
+    }
 }

@@ -53,7 +53,7 @@ impl PgBouncer {
         format!("postgres://lab@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         self.running.output()
     }

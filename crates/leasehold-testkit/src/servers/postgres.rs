@@ -84,7 +84,7 @@ impl Postgres {
         self.host.start(&words);
     }
 
-    /// Starts it as a replica that follows nobody: it can only be read.
+    /// Starts it as a replica without a primary: it can only be read.
     ///
     /// # Panics
     /// If its directory cannot be written.

@@ -83,7 +83,7 @@ impl Redis {
         wall.stop_at(micros.cast_signed(), step.cast_signed());
     }
 
-    /// A server that speaks TLS only. [`ca`](Self::ca) is whom to trust.
+    /// A server that speaks TLS only. [`ca`](Self::ca) is the authority to trust.
     pub fn tls() -> Self {
         let home = directory();
         certificates(home.path());
@@ -158,7 +158,7 @@ impl Redis {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         self.running
             .as_ref()
@@ -183,7 +183,7 @@ impl Redis {
         format!("redis+unix://{}/socket", self.home.path().display())
     }
 
-    /// Whom to trust to trust it.
+    /// The authority to trust.
     pub fn ca(&self) -> PathBuf {
         self.home.path().join("ca.crt")
     }
@@ -282,6 +282,12 @@ impl Sentinels {
     /// The port of the master, as a sentinel says.
     pub fn master(&self) -> u16 {
         master(self.sentinels[0].1)
+    }
+
+    /// What the sentinels say of themselves and of the master: whether they watch, and whom.
+    pub fn said(&self) -> String {
+        let sentinels = self.sentinels.iter();
+        sentinels.map(|(_, port, _)| masters(*port)).collect()
     }
 
     /// The port of the master, if all sentinels say the same.

@@ -13,7 +13,7 @@ pub struct Nodes {
 const MARKER: &str = "lh:rl:!run";
 
 impl Nodes {
-    /// Starts so many nodes that keep nothing on disk. They are new, and nobody has locks there: they may vote.
+    /// Starts so many nodes that keep nothing on disk. They are new and have no locks: they may vote.
     pub fn start(count: usize) -> Self {
         let started = Self {
             nodes: (0..count).map(|_| Redis::start()).collect(),
@@ -28,7 +28,7 @@ impl Nodes {
         url(&ports)
     }
 
-    /// Which nodes have anything of a name that somebody holds or waits for.
+    /// The nodes with keys of a name that a claim holds or waits for.
     pub fn used(&self, name: &str) -> Vec<usize> {
         let used = |node: &Redis| {
             let key = node.cli(&format!("--raw KEYS lh:rl:{{??}}:{name}"));
@@ -52,7 +52,7 @@ pub fn url(ports: &[u16]) -> String {
     format!("redlock://{}", hosts.join(","))
 }
 
-/// Says that a node has forgotten nothing, as whoever sets up a new deployment may.
+/// Says that a node has forgotten nothing, as the operator of a new deployment may.
 ///
 /// # Panics
 /// If it does not answer.

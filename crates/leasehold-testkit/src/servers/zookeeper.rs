@@ -59,7 +59,7 @@ impl ZooKeeper {
         Self::configured(directory(), free_port(), "").started()
     }
 
-    /// A server that speaks TLS as well, on [`secured`](Self::secured), with whoever has a certificate.
+    /// A server that speaks TLS as well, on [`secured`](Self::secured), with clients that have a certificate.
     pub fn tls() -> Self {
         Self::tls_as("DNS:localhost,IP:127.0.0.1")
     }
@@ -127,7 +127,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Starts it (again) on the same data. Whoever needs it ready waits with [`ready`](Self::ready).
+    /// Starts it (again) on the same data. A caller that needs it ready waits with [`ready`](Self::ready).
     ///
     /// # Panics
     /// If it is not installed.
@@ -152,7 +152,7 @@ impl ZooKeeper {
             "-XX:TieredStopAtLevel=1",
             "-Dzookeeper.forceSync=no",
             "-Dzookeeper.preAllocSize=1024",
-            // Empty parents vanish under everybody's feet, not once a minute.
+            // Empty parents vanish during the test, not once a minute.
             "-Dznode.container.checkIntervalMs=300",
             "-cp",
             &jars,

@@ -41,7 +41,7 @@ async fn main() {
 struct Worker {
     client: Client,
     guards: HashMap<String, Guard>,
-    /// What `hold` holds.
+    /// The guards of `hold`.
     many: Vec<(u64, Vec<Guard>)>,
 }
 
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     /// Holds many names, as a scene of the tests of the edge asks for, each for a lease that is a little longer than the
-    /// one before. What it holds it keeps for good.
+    /// one before. It never releases them.
     async fn hold_many(
         &mut self,
         scene: &str,

@@ -16,9 +16,9 @@ use crate::bed::beat;
 
 /// How long a lock may take to pass on after its holder's lease: many times what a busy machine needs, where 252 names at once go
 /// through one SQLite file. A lock that is stuck stays so.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(50);
 /// Leases of claims that wait here without a heartbeat.
-const LONG: Duration = Duration::from_secs(45);
+const LONG: Duration = Duration::from_secs(60);
 /// How soon a call that found the lock taken comes again, the first time and the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(128);

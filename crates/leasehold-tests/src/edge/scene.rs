@@ -1,15 +1,15 @@
-//! What is in line when the holder dies, and what arrives then.
+//! The line when the holder dies, and the claim that arrives then.
 
 use std::fmt;
 
 use leasehold::engine::Mode;
 use leasehold::{Client, Fence, Result};
 
-/// What is in line.
+/// The line when the holder dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     Alone,
-    /// Alone, and never renewed: what the engine has stored is as the claim left it.
+    /// Alone, and never renewed: the engine's keys are as the claim left them.
     Fixed,
     /// One claim of a live process waits.
     OneWaiter,
@@ -23,7 +23,7 @@ pub(super) enum Scene {
     Permits,
 }
 
-/// What arrives.
+/// The claim that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Claim,
@@ -60,7 +60,7 @@ impl Scene {
         }
     }
 
-    /// What arrives. Nothing waits where nothing is renewed: the lease would end before all are in line.
+    /// The arrivals. Nothing waits where nothing is renewed: the lease would end before all are in line.
     pub(super) fn arrivals(self) -> [Arrival; 6] {
         use Arrival::{Claim, Evict, Heartbeat, Look, Release, Try};
         match self {

@@ -29,7 +29,7 @@ pub(super) struct Trial {
     happened: AtomicBool,
 }
 
-/// What was not as it was told.
+/// An error if the state is not as it was told.
 type Verdict = Result<(), String>;
 
 impl Trial {
@@ -117,7 +117,7 @@ impl Trial {
         ]
     }
 
-    /// The operation is over: what comes after it is not cut.
+    /// The operation is over: later messages are not cut.
     fn mend(&self) {
         let happened = self.proxies.iter().any(|proxy| !proxy.is_armed());
         let _ = self.happened.fetch_or(happened, Ordering::SeqCst);
@@ -126,7 +126,7 @@ impl Trial {
             .for_each(|proxy| proxy.set_both(Fate::Pass));
     }
 
-    /// For longer than a lease: what a lost answer left behind has ended, what is renewed has not.
+    /// For longer than a lease: a claim that a lost answer left behind has ended, a renewed one has not.
     async fn a_lease(&self) {
         tokio::time::sleep(self.bed.lease * 3 / 2).await;
     }
@@ -141,7 +141,7 @@ impl Trial {
         self.mend();
         let (holders, _) = seen(&self.direct, &self.name).await;
         match told {
-            Ok(None) => Err(format!("told busy, and nobody else asked: {holders:?}")),
+            Ok(None) => Err(format!("told busy, and no other client asked: {holders:?}")),
             Ok(Some(guard)) => {
                 let shown = holders == [guard.fence().get()];
                 shown
@@ -297,7 +297,7 @@ impl Trial {
             .map_err(|error| format!("the next: {error}"))
     }
 
-    /// What is held stays held for longer than a lease, and is released by its holder.
+    /// A held lock stays held for longer than a lease, and is released by its holder.
     async fn kept(&self, what: &str, guard: Guard) -> Verdict {
         self.a_lease().await;
         if guard.state() == State::Lost {

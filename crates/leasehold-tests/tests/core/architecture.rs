@@ -1,4 +1,4 @@
-//! Who may touch what: reads the source and keeps the layers apart.
+//! The layers: reads the source and keeps them apart.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ fn a_kind_never_names_an_engine() {
 }
 
 #[test]
-fn an_engine_never_names_what_is_above_it_or_another_engine() {
+fn an_engine_names_no_layer_above_and_no_other_engine() {
     let engines = root().join("crates/leasehold/src/engines");
     let folders = std::fs::read_dir(&engines)
         .expect("readable")
@@ -107,7 +107,7 @@ fn one_module_reads_clocks() {
 }
 
 #[test]
-fn what_is_not_safe_is_in_two_small_modules() {
+fn what_the_compiler_cannot_check_is_in_one_small_module() {
     let except = ["leasehold-cli/src/sys.rs"];
     for word in [concat!("unsafe", " {"), concat!("unsafe", "_code")] {
         never(

@@ -121,7 +121,7 @@ async fn a_background_release_goes_on_after_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lingers_goes_with_the_last_client_and_handle() {
+async fn lingering_grants_go_with_the_last_client_and_handle() {
     let forever = Duration::from_secs(1_000_000);
     let World {
         a,
@@ -147,7 +147,7 @@ async fn what_lingers_goes_with_the_last_client_and_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lingers_is_given_back_when_the_last_client_is_dropped() {
+async fn lingering_grants_are_given_back_when_the_last_client_is_dropped() {
     let World {
         a,
         b,

@@ -54,7 +54,7 @@ async fn the_patience_is_kept_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waiting_cannot_mend_is_told_at_once() {
+async fn permanent_errors_are_told_at_once() {
     let begin = tokio::time::Instant::now();
     let error = leasehold::connect("carrier-pigeon:").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);

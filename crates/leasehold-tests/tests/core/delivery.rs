@@ -221,3 +221,19 @@ fn a_loss_is_told_by_the_clock_while_the_runtime_that_connected_stands_still() {
         runs.block_on(async { tokio::time::timeout(Duration::from_secs(10), guard.lost()).await });
     assert_eq!(told.expect("told").kind(), ErrorKind::Lost);
 }
+
+/// Of this process, whatever runtime asks.
+fn memory() -> leasehold_tests::Bed {
+    let url = |_: &[u16]| "memory:runtimes".to_owned();
+    leasehold_tests::Bed::new(env!("CARGO_BIN_EXE_locker"), &[], url)
+}
+
+#[test]
+fn runtimes_of_callers_may_end() {
+    leasehold_tests::runtimes::of_callers_may_end(&memory());
+}
+
+#[test]
+fn a_client_whose_runtime_is_gone_refuses() {
+    leasehold_tests::runtimes::of_the_client_is_gone(&memory());
+}

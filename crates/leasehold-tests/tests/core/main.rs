@@ -1,4 +1,4 @@
-//! What is above the engines: the session under faults, the layers, and what the documentation says.
+//! Above the engines: the session under faults, the layers, and the documentation.
 
 mod architecture;
 mod closing;
@@ -6,6 +6,8 @@ mod connect;
 mod delivery;
 mod documentation;
 mod outage;
+mod readme;
+mod security;
 mod session;
 mod terms;
 mod turns;

@@ -10,7 +10,7 @@ use crate::world::{LEASE, World};
 
 const SOON: Duration = Duration::from_millis(10);
 
-/// What six tasks that ask for one name are told, and when the last of them was.
+/// The answers to six tasks that ask for one name, and when the last of them came.
 async fn six<F>(w: &World, ask: impl Fn(leasehold::Mutex) -> F) -> (Vec<F::Output>, Duration)
 where
     F: Future<Output: Send> + Send + 'static,

@@ -10,7 +10,7 @@ use leasehold_testkit::faulty::{Fault, Op};
 use crate::world::{LEASE, World};
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_before_the_engine_lets_anybody_in() {
+async fn a_loss_is_told_before_the_engine_lets_another_in() {
     for fault in [
         Fault::Hang,
         Fault::HangReply,
@@ -91,7 +91,7 @@ async fn a_suspend_is_a_loss_that_is_never_taken_back() {
     let guard = w.a.mutex("x").lock().await.unwrap();
     let token = guard.cancellation_token();
     w.clock.skip(LEASE * 2);
-    // Nobody has run since: the guard's own clock says it.
+    // No task has run since: the guard's own clock says it.
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert!(guard.remaining().is_zero());
     tokio::time::sleep(LEASE * 3).await;
@@ -221,7 +221,7 @@ async fn an_old_answer_does_not_end_a_new_grant() {
 async fn refused_at_the_second_place(w: &World, beats: Fault) -> leasehold::Error {
     let held = w.b.mutex("x").lock().await.unwrap();
     w.plan.set(Op::Heartbeat, beats);
-    // What is left behind is not to be freed by its release.
+    // The claim that is left behind is not to be freed by its release.
     w.plan.set(Op::Release, Fault::Hang);
     let wait = w.a.mutex("x");
     let (refused, released) = tokio::join!(wait.lock(), async {
@@ -248,7 +248,7 @@ async fn a_grant_told_too_late_may_have_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_nobody_told_is_told_by_the_next_heartbeat() {
+async fn an_eviction_without_an_event_is_told_by_the_next_heartbeat() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let guard = w.a.mutex("x").lock().await.unwrap();

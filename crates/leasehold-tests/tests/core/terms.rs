@@ -1,4 +1,4 @@
-//! What is asked for on which terms, and work under a lock.
+//! The terms of a request, and work under a lock.
 
 use std::time::Duration;
 

@@ -101,14 +101,14 @@ async fn a_try_finds_no_grant_that_only_lingers_in_its_way() {
     // Another lease, every task for itself: no turn at what lingers, and no wait for it.
     let strict = w.a.rwlock("x").strict();
     assert!(strict.try_write().await.unwrap().is_some());
-    // What a minimum hold keeps is kept for all.
+    // A minimum hold keeps every process out.
     let held = w.a.mutex("y").min_hold(LEASE);
     assert!(held.lock().await.unwrap().release().await.is_ok());
     assert!(w.a.mutex("y").try_lock().await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
+async fn a_wait_of_another_mode_does_not_wait_for_lingering_grants() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let lock = w.a.rwlock("x").linger(LEASE * 10);
@@ -118,8 +118,36 @@ async fn a_wait_of_another_mode_does_not_wait_for_what_lingers() {
     assert!(w.since(start) < SOON, "{:?}", w.since(start));
 }
 
+/// A grant of each kind lingers, and the name is asked for as each other kind, waiting and not.
 #[tokio::test(start_paused = true)]
-async fn what_no_task_could_use_does_not_linger() {
+async fn what_lingers_gives_way_to_another_kind() {
+    let w = World::new().await;
+    let kinds = ["mutex", "readers", "three permits", "two permits"];
+    for (first, second) in kinds.iter().flat_map(|a| kinds.map(|b| (*a, b))) {
+        let name = format!("{first}, then {second}");
+        let mutex = w.a.mutex(&name).linger(LEASE * 10);
+        let rwlock = w.a.rwlock(&name).linger(LEASE * 10);
+        let [three, two] = [3, 2].map(|of| w.a.semaphore(&name, of).linger(LEASE * 10));
+        let lingers = match first {
+            "mutex" => mutex.lock().await,
+            "readers" => rwlock.read().await,
+            "three permits" => three.acquire_many(3).await,
+            _ => two.acquire_many(2).await,
+        };
+        assert!(lingers.unwrap().release().await.is_ok());
+        let waited = match second {
+            "mutex" => mutex.lock().await,
+            "readers" => rwlock.read().await,
+            "three permits" => three.acquire().await,
+            _ => two.acquire().await,
+        };
+        let waited = waited.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(waited.release().await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_no_task_could_use_does_not_linger() {
     let w = World::new().await;
     let permits = w.a.semaphore("s", 3).linger(LEASE * 10);
     assert!(

@@ -4,3 +4,4 @@ mod contract;
 mod edge;
 mod hazards;
 mod isolation;
+mod runtimes;

@@ -1,4 +1,4 @@
-//! What is wrong with one line costs the other lines of the same client nothing.
+//! A damaged line costs the other lines of the same client nothing.
 
 use std::time::Duration;
 

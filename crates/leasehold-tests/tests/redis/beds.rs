@@ -1,4 +1,4 @@
-//! What the shared tests need of Redis.
+//! The beds of Redis.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn server() -> &'static Stalling {
     SERVER.get_or_init(Stalling::start)
 }
 
-/// Keys of ours that would stay for ever. What is kept on purpose: the trace of evictions, and which run a node has seen.
+/// Keys of ours that would stay for ever. Kept on purpose: the trace of evictions, and which run a node has seen.
 fn endless(cli: impl Fn(&[&str]) -> String) -> Vec<String> {
     let script = "local endless = {} for _, key in ipairs(redis.call('KEYS', 'lh:*')) do \
          if redis.call('TTL', key) == -1 then table.insert(endless, key) end end return endless";

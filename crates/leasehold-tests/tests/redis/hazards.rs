@@ -59,7 +59,7 @@ async fn a_restart_without_memory_is_told_and_fences_grow() {
     assert!(again.fence() > fence, "{} after {fence}", again.fence());
 }
 
-/// Whoever releases tells what it expects to find; what it finds is another's.
+/// A release tells the value that it expects; it finds another claim's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_after_the_keys_were_deleted_by_hand_leaves_the_next_holder() {
     let server = Redis::start();
@@ -228,7 +228,7 @@ async fn a_full_server_refuses_newcomers_and_keeps_holders() {
 
 /// A hand-over needs no memory that the server does not have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_only_one_who_waits_is_next_at_once_on_a_full_server_too() {
+async fn the_only_waiter_is_next_at_once_on_a_full_server_too() {
     let server = Redis::start();
     let lease = Duration::from_secs(30); // a heartbeat would come after 10 s
     let (a, b) = (
@@ -320,7 +320,7 @@ async fn a_clock_that_jumps_back_keeps_holders_and_fences_grow() {
 }
 
 #[tokio::test]
-async fn guarantees_say_what_a_deployment_is_worth() {
+async fn guarantees_depend_on_the_deployment() {
     let server = Redis::start();
     let a = Options::new()
         .require(Level::L2)
@@ -344,7 +344,7 @@ async fn idle_names_leave_nothing_behind() {
         let guard = a.mutex(format!("x{at}")).lock().await.expect("free");
         let _ = guard.release().await.expect("released");
     }
-    // A holder that dies without a word: nobody comes after it, and still nothing is left.
+    // A holder that dies without a word: no client comes after it, and still nothing is left.
     let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
     let dead = Options::new()
         .lease(LEASE)

@@ -22,8 +22,10 @@ impl Foreign {
     fn new(server: &'static Redis, pattern: &str) -> Self {
         let key = server.cli_args(&["--raw", "KEYS", pattern]);
         let key = key.lines().next().expect("the key of the lock").to_owned();
-        let _ = server.cli_args(&["DEL", &key]);
-        assert_eq!(server.cli_args(&["LPUSH", &key, "foreign"]).trim(), "1");
+        // In one step: a claim that comes between two makes the key its own again.
+        let script = "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'foreign')";
+        let pushed = server.cli_args(&["EVAL", script, "1", &key]);
+        assert_eq!(pushed.trim(), "1");
         Self(server, key)
     }
 }

@@ -1,5 +1,6 @@
 //! Redis: the contract, its hazards, the script against the rule; Redisson's layout; Redlock.
 
+mod accounts;
 mod bad_keys;
 mod beds;
 mod contract;
@@ -17,4 +18,5 @@ mod redisson;
 mod redlock;
 mod rights;
 mod rule;
+mod runtimes;
 mod servers;

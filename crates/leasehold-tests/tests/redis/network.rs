@@ -28,7 +28,7 @@ async fn connect(port: u16) -> Result<Client> {
     Options::new().lease(LEASE).connect(&url).await
 }
 
-/// What must not happen: two inside at once, a fence that does not grow.
+/// Counts what must not happen: two inside at once, a fence that does not grow.
 #[derive(Default)]
 struct Watch {
     inside: AtomicBool,
@@ -175,10 +175,10 @@ async fn a_holder_cut_off_is_told_before_the_next_gets_in() {
     assert_eq!(then, State::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     proxy.set_both(Fate::Pass);
-    let guard = Arc::into_inner(guard).expect("nobody else has it");
+    let guard = Arc::into_inner(guard).expect("no other task has it");
     let released = guard.release().await.expect("an answer");
     assert_eq!(released, leasehold::Released::WasLost);
-    next.check().expect("the late release touched nobody");
+    next.check().expect("the late release touched no other");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What stands at the other end: a server that floods, starts, refuses or was cut off.
+//! The server at the other end: it floods, starts, refuses or was cut off.
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ async fn a_server_that_floods_is_left_after_one_frame() {
         let (port, sent) = says(first, again.clone());
         let error = refusal(&format!("redis://127.0.0.1:{port}?timeout=3000")).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        // What is on its way fills the buffers of the sockets; the rest has to be taken by the client.
+        // Bytes on their way fill the buffers of the sockets; the rest has to be taken by the client.
         let sent = sent.load(Ordering::SeqCst) >> 20;
         assert!(sent < 64, "{first:?} {again:.20}: {sent} MiB were read");
     }
@@ -163,7 +163,7 @@ async fn a_login_that_changes_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_says_whose_it_is_and_is_kept_alive() {
+async fn a_connection_names_its_process_and_is_kept_alive() {
     let server = Redis::start();
     let _client = leasehold::connect(&server.url()).await.expect("connected");
     let list = server.cli("CLIENT LIST");

@@ -110,7 +110,7 @@ async fn the_documented_rights_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revoked_rights_are_told_before_anybody_else_gets_in() {
+async fn revoked_rights_are_told_before_another_client_gets_in() {
     let server = Redis::start();
     give_rights(&server, OWN);
     let (mine, others) = (

@@ -1,4 +1,4 @@
-//! What the shared tests need of each database.
+//! The beds of the databases.
 
 use std::path::Path;
 use std::sync::OnceLock;

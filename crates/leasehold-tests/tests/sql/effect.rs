@@ -113,7 +113,7 @@ async fn one<T: Transaction<Error: std::fmt::Debug>>(t: &mut T) {
 const TASKS: i64 = 4;
 const ROUNDS: i64 = 25;
 
-/// Reads without a lock, and changes the row if nobody else has.
+/// Reads without a lock, and changes the row unless another transaction has.
 async fn optimistic(client: &mut tokio_postgres::Client) -> Result<Update, tokio_postgres::Error> {
     let read = client.query_one("SELECT n, version FROM stock WHERE id = 1", &[]);
     let read = read.await?;
@@ -257,7 +257,7 @@ fn examples(url: &str) {
     let (stock, conflicts) = versioned_update::run(url).expect("it runs");
     assert_eq!(stock, 100);
     println!("{conflicts} conflicts");
-    assert!(conflicts > 0, "nobody was in anybody's way");
+    assert!(conflicts > 0, "no transaction was in the way of another");
     assert_eq!(fence_check::run(url).expect("it runs"), Update::Refused);
 }
 

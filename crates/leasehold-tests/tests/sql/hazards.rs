@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lockers::{fence, locker};
+use super::lockers::{fence, in_line, locker};
 use leasehold::engine::{
     Claim, Clock, Engine, Event, Identity, Inbox, Mode, Session, Sql, Standing, Url,
 };
@@ -61,7 +61,7 @@ fn start_all(url: &str, lease_ms: u32, processes: u64) -> Vec<Process> {
     lockers
 }
 
-/// A dead holder's lock passes on after its lease, to whoever waits in another process.
+/// A dead holder's lock passes on after its lease, to the waiter in another process.
 fn dead_holder(url: &str) {
     let (mut holder, mut waiter) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock dead"));
@@ -93,18 +93,6 @@ fn hand_over(url: &str) {
     }
     println!("a release reached the other process within {slowest:?}");
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
-}
-
-fn in_line(engine: &Sql, name: &str, waiters: usize) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    until("claims wait", || {
-        let query = leasehold::engine::Query::name(Name::new(name).expect("a name"));
-        let lines = runtime.block_on(engine.inspect(&query)).expect("inspect");
-        match lines.first().map_or(0, |line| line.waiters.len()) {
-            waiting if waiting == waiters => Ok(()),
-            _ => Err(format!("{lines:?}")),
-        }
-    });
 }
 
 #[test]
@@ -142,28 +130,7 @@ fn behind_a_pooler() {
     hand_over(&format!("{}?notify=off", pooler.url()));
 }
 
-/// What a role that watches the server reads of a claim and its release names no id.
-#[test]
-fn ids_are_bound() {
-    let server = Postgres::start();
-    let pooler = PgBouncer::before(&server, 3);
-    let told = "SELECT string_agg(query, E'\n') FROM pg_stat_activity \
-         WHERE query LIKE '%leasehold%' AND pid <> pg_backend_pid()";
-    for url in [server.url(), pooler.url()] {
-        let mut locker = locker(&url, 10_000);
-        let _ = fence(&locker.ask("lock text"));
-        assert_eq!(locker.ask("release text"), "Released");
-        let told = server.sql(told);
-        assert!(told.contains("UPDATE leasehold_line"), "{told}");
-        let zeros = "0".repeat(32);
-        let digits = told.replace(&zeros, "");
-        let runs = digits.split(|c: char| !c.is_ascii_hexdigit());
-        let longest = runs.map(str::len).max();
-        assert!(longest < Some(32), "{told}");
-    }
-}
-
-/// Many who begin at the same moment on an empty database all find whole tables.
+/// Many clients that begin at the same moment on an empty database all find whole tables.
 fn begin_at_once(url: &str) {
     drop(start_all(url, 5_000, 6));
 }
@@ -172,7 +139,7 @@ fn begin_at_once(url: &str) {
 fn all_may_begin_at_once() {
     begin_at_once(&MariaDb::start().url());
     begin_at_once(&Postgres::start().url());
-    // The change to WAL cannot wait for others who make it, so that is tried on many new files.
+    // The change to WAL cannot wait for other clients that make it, so that is tried on many new files.
     for _ in 0..20 {
         let (_dir, url) = sqlite();
         begin_at_once(&url);
@@ -248,7 +215,7 @@ fn a_killed_server_comes_back_with_every_lock() {
     assert!(fence(&other.ask("lock x")) > first);
 }
 
-/// A server that says nothing for longer than the lease: the holder is told before anybody else can get in.
+/// A server that says nothing for longer than the lease: the holder is told before another holder can get in.
 #[test]
 fn a_silent_server_ends_in_a_loss_that_is_told() {
     let server = MariaDb::start();

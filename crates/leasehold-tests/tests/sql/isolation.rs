@@ -204,10 +204,10 @@ async fn silence(url: &str, proxy: &Proxy, claims: impl Fn() -> String + Send + 
     assert!(since < LEASE * 4 / 3, "after {since:?}");
 }
 
-/// How many claims hold a name. What was under way when its connection was given up may reach the server afterwards, and
+/// How many claims hold a name. A statement under way when its connection was given up may reach the server later, and
 /// then ends with its lease.
-fn held(now: &str, nobody: &str) -> String {
-    format!("SELECT count(*) FROM leasehold_line WHERE id <> {nobody} AND deadline > {now}")
+fn held(now: &str, none: &str) -> String {
+    format!("SELECT count(*) FROM leasehold_line WHERE id <> {none} AND deadline > {now}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -314,7 +314,7 @@ async fn sqlite_whose_file_is_replaced() {
     }
 }
 
-/// What can be said of a server that is not there: where it was looked for, and why not.
+/// The error about a server that is not there: where it was looked for, and why not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_connecting_name_the_server() {
     let nothing = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,7 +1,10 @@
-//! What the tests of the databases share.
+//! Shared by the tests of the databases.
 
 use std::process::Command;
 
+use leasehold::Name;
+use leasehold::engine::{Engine, Query, Sql};
+use leasehold_testkit::poll::until;
 use leasehold_testkit::process::Process;
 
 /// A process that locks on command.
@@ -18,4 +21,17 @@ pub(crate) fn fence(answer: &str) -> u64 {
         .strip_prefix("held ")
         .and_then(|fence| fence.parse().ok());
     fence.unwrap_or_else(|| panic!("not held: {answer}"))
+}
+
+/// Waits until so many claims of other processes wait for a name.
+pub(crate) fn in_line(engine: &Sql, name: &str, waiters: usize) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    until("claims wait", || {
+        let query = Query::name(Name::new(name).expect("a name"));
+        let lines = runtime.block_on(engine.inspect(&query)).expect("inspect");
+        match lines.first().map_or(0, |line| line.waiters.len()) {
+            waiting if waiting == waiters => Ok(()),
+            _ => Err(format!("{lines:?}")),
+        }
+    });
 }

@@ -1,4 +1,4 @@
-//! Every operation, cut at each of its messages: what the caller is told is true, no other claim is touched, and nothing
+//! Every operation, cut at each of its messages: the caller's answer is true, no other claim is touched, and nothing
 //! stays.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Cut {
         }
     }
 
-    /// Who holds and who waits, by the way that is not cut.
+    /// The holders and the waiters, by the way that is not cut.
     async fn line(&self, name: &Name) -> (usize, usize) {
         let lines = self.direct.inspect(&Query::name(name.clone())).await;
         let lines = lines.expect("seen");
@@ -128,7 +128,7 @@ impl Cut {
         assert_eq!(line, (usize::from(crowd), 0), "{answer:?}");
     }
 
-    /// A heartbeat: what is told is so, and the claim is still there.
+    /// A heartbeat: the answer is true, and the claim is still there.
     async fn heartbeat(&self, way: Way, messages: u64) {
         self.warm().await;
         let name = format!("beat:{way:?}:{messages}");

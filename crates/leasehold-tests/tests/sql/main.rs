@@ -1,8 +1,10 @@
 //! The databases: the contract, their hazards, the statements against the rule, effects in the caller's transaction.
 
+mod accounts;
 mod bad_names;
 mod beds;
 mod contract;
+mod crowd;
 mod edge;
 mod effect;
 mod hazards;
@@ -14,5 +16,6 @@ mod network;
 mod overload;
 mod roles;
 mod rule;
+mod runtimes;
 mod servers;
 mod tables;

@@ -116,7 +116,7 @@ async fn mariadb_with_a_client_silent_in_a_transaction() {
     silent_in_a_transaction(&|port| server.url_by(port), server.port).await;
 }
 
-/// A packet takes this long to the server; what is done in one round trip takes a little more, never twice as long.
+/// A packet takes this long to the server; one round trip takes a little more, never twice as long.
 const DELAY: Duration = Duration::from_millis(200);
 
 async fn round_trips(what: &str, wanted: u32, call: impl Future<Output = ()>) {
@@ -199,7 +199,7 @@ async fn mariadb_round_trips() {
     counts(&server.url_by(proxy.port), &proxy).await;
 }
 
-/// Nobody but the trusted authority's servers, and everything that is said is encrypted.
+/// Only servers of the trusted authority are taken, and every byte is encrypted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_by_tls() {
     let server = Postgres::set_up(&TLS);
@@ -223,7 +223,7 @@ async fn mariadb_by_tls() {
     };
     let before = accepted();
     encrypted(&server.url()).await;
-    assert!(accepted() > before, "nobody used TLS");
+    assert!(accepted() > before, "no connection used TLS");
 }
 
 const TLS: Setup<'_> = Setup {

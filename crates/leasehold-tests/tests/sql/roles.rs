@@ -1,8 +1,13 @@
-//! Other roles of the same database: what they create, send or read must not become code, grants or losses of ours.
+//! Other roles of the same database: their tables and messages must not become code, grants or losses of ours.
 
-use leasehold::ErrorKind;
+use leasehold::engine::{Engine, Identity, Sql, Url};
+use leasehold::{ErrorKind, Name};
+use leasehold_testkit::poll::until;
 use leasehold_testkit::servers::mariadb::MariaDb;
+use leasehold_testkit::servers::pgbouncer::PgBouncer;
 use leasehold_testkit::servers::postgres::Postgres;
+
+use super::lockers::{fence, in_line, locker};
 
 async fn refused(url: &str) -> String {
     let error = leasehold::connect(url).await.expect_err("refused");
@@ -10,7 +15,7 @@ async fn refused(url: &str) -> String {
     error.to_string()
 }
 
-/// A server on which `mallory` may create in the schema that everybody uses.
+/// A server on which `mallory` may create in the schema that every client uses.
 fn with_mallory() -> Postgres {
     let server = Postgres::start();
     let _ = server.sql(
@@ -59,7 +64,7 @@ async fn tables_planted_by_another_role_are_refused() {
             }
         }
         nothing_ran(&server);
-        // What the error advises.
+        // The error advises this.
         let _ = server.sql("CREATE SCHEMA locks AUTHORIZATION app");
         let url = server.url().replace("lab@", "app@");
         let client = leasehold::connect(&format!("{url}?prefix=locks.leasehold_")).await;
@@ -164,7 +169,7 @@ async fn forged_notifications_are_not_believed() {
     let held = holder.mutex("x").lock().await.expect("locked");
     let waits = tokio::spawn(async move { waiter.mutex("x").lock().await });
     let ids = "SELECT encode(session, 'hex') || ' ' || encode(id, 'hex') FROM leasehold_claim ORDER BY place";
-    let ids = leasehold_testkit::poll::until("the other waits", || {
+    let ids = until("the other waits", || {
         let ids = server.sql(ids);
         let ids: Vec<_> = ids.lines().map(str::to_owned).collect();
         <[String; 2]>::try_from(ids).map_err(|ids| format!("{ids:?}"))
@@ -189,7 +194,7 @@ async fn forged_notifications_are_not_believed() {
     let _ = held.release().await.expect("released");
     let guard = waits.await.expect("no panic").expect("granted");
     assert!(guard.fence() > fence && guard.fence().get() < 1 << 53);
-    // What is true arrives as fast as before.
+    // A true message arrives as fast as before.
     let evicted = holder.evict("x", None, "true").await.expect("evicted");
     assert_eq!(evicted, 1);
     let why = guard.lost().await;
@@ -198,4 +203,61 @@ async fn forged_notifications_are_not_believed() {
 
 async fn connect(server: &Postgres) -> leasehold::Client {
     leasehold::connect(&server.url()).await.expect("connected")
+}
+
+/// The text of no statement names an id: not of claims, releases, heartbeats, evictions, cleaning, nor of a crowd. The
+/// server's own log of statements is what a role that watches it could read at best.
+#[test]
+fn ids_are_bound() {
+    let server = Postgres::with(&[
+        "logging_collector=on",
+        "log_filename=all",
+        "log_statement=all",
+        "log_parameter_max_length=0",
+    ]);
+    let pooler = PgBouncer::before(&server, 3);
+    let said = || server.sql("SELECT pg_read_file('log/all')");
+    for url in [server.url(), pooler.url()] {
+        let mut lockers = [(); 4].map(|()| locker(&url, 3_000));
+        let _ = fence(&lockers[0].ask("lock text"));
+        let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+        for (waiting, locker) in lockers.iter_mut().enumerate().skip(1) {
+            locker.say("lock text");
+            in_line(&engine, "text", waiting);
+        }
+        let beats = said().matches("NOWAIT").count();
+        until("heartbeats", || match said().matches("NOWAIT").count() {
+            more if more > beats + 8 => Ok(()),
+            more => Err(more.to_string()),
+        });
+        for at in 1..4 {
+            assert_eq!(lockers[at - 1].ask("release text"), "Released");
+            let _ = fence(&lockers[at].hear());
+        }
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (name, who) = (
+            Name::new("text").expect("a name"),
+            Identity::of_this_process(),
+        );
+        let evicted = runtime.block_on(engine.evict(&name, None, &who, "why"));
+        assert_eq!(evicted.expect("evicted"), 1);
+        runtime.block_on(engine.clean()).expect("cleaned");
+    }
+    let said = said();
+    for part in [
+        "UPDATE leasehold_line",
+        "pg_notify",
+        "leasehold_eviction",
+        "leasehold_mail",
+    ] {
+        assert!(said.contains(part), "{part}");
+    }
+    // Those of a line that is idle, and of a crowd, are no secrets.
+    let said = said
+        .replace(&"0".repeat(32), "")
+        .replace(&"f".repeat(32), "");
+    for line in said.lines() {
+        let runs = line.split(|c: char| !c.is_ascii_hexdigit());
+        assert!(runs.map(str::len).max() < Some(32), "{line}");
+    }
 }

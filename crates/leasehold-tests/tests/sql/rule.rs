@@ -198,7 +198,7 @@ impl Match {
             return;
         };
         let (at, used) = (self.at(), self.dice.below(4) as u32);
-        // What the session knows to be in no line is not asked for.
+        // A claim that the session knows to be in no line is not asked for.
         let known = self.seats[seat].names.contains_key(&claim.id.as_u128());
         let (wanted, changes) = match known {
             true => {
@@ -271,7 +271,7 @@ impl Match {
         self.lines_agree().await;
     }
 
-    /// Who holds and who waits, as anybody can see.
+    /// The holders and the waiters, as `inspect` shows them.
     async fn lines_agree(&mut self) {
         for (at, name) in self.names.iter().enumerate() {
             let query = leasehold::engine::Query::name(name.clone());

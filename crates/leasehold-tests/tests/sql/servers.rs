@@ -1,4 +1,4 @@
-//! What happens at the database's end: its disk is full, its clock is set, it refuses a statement.
+//! Faults of the database: its disk is full, its clock is set, it refuses a statement.
 
 use super::lockers::{fence, locker};
 use leasehold::engine::Clock;
@@ -9,7 +9,7 @@ use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 use leasehold_testkit::skip;
 
-/// On a full disk somebody is refused with the reason; what is held stays held, and all goes on once there is room.
+/// On a full disk a claim is refused with the reason; held locks stay held, and all goes on once there is room.
 /// `repair` is what its keeper does to a server that a full disk has stopped.
 fn full(url: &str, disk: &dyn Fn(bool), repair: &mut dyn FnMut()) {
     let (mut holder, mut other) = (locker(url, 60_000), locker(url, 60_000));
@@ -89,7 +89,7 @@ fn postgres_on_a_full_disk() {
     );
 }
 
-/// A clock that is set back keeps holders and lets nobody in; fences grow all the same.
+/// A clock that is set back keeps holders and lets no other in; fences grow all the same.
 fn set_back(url: &str, step: &dyn Fn(i64)) {
     let (mut holder, mut other) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock back"));
@@ -101,7 +101,7 @@ fn set_back(url: &str, step: &dyn Fn(i64)) {
         (clock.now() >= end).then_some(()).ok_or_else(String::new)
     });
     assert_eq!(holder.ask("state back"), "Valid", "its heartbeats go on");
-    assert_eq!(other.heard(), None, "nobody else gets in");
+    assert_eq!(other.heard(), None, "no other gets in");
     assert_eq!(holder.ask("release back"), "Released");
     assert!(fence(&other.hear()) > first);
     assert_eq!(other.ask("release back"), "Released");
@@ -159,7 +159,7 @@ fn mariadb_with_a_clock_that_is_set() {
     set_forward(&server.url(), &|by| server.step(by));
 }
 
-/// What goes wrong in the middle of a packet of statements has gone wrong, and nothing is half done.
+/// An error in the middle of a packet of statements is an error of the packet, and nothing is half done.
 fn in_the_middle(url: &str, fail: impl Fn(bool)) {
     let (mut holder, mut other) = (locker(url, 3_000), locker(url, 3_000));
     let first = fence(&holder.ask("lock middle"));

@@ -1,4 +1,4 @@
-//! What the tables of a database keep, for how long, and what an earlier boot is worth.
+//! The rows of a database's tables, their time, and the worth of an earlier boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn visit(session: &Arc<dyn Session>, name: &str) -> u64 {
     fence
 }
 
-/// Rows of names that nobody has used for ten minutes go, those in use stay, and the next fence of a name whose row is
+/// Rows of names unused for ten minutes go, those in use stay, and the next fence of a name whose row is
 /// gone is larger than its last.
 async fn cleaning(url: &str, sql: impl Fn(&str) -> String + Send + Sync) {
     let clock = Clock::stopped();
@@ -148,7 +148,7 @@ async fn sqlite_removes_idle_rows() {
     cleaning(&file.url(), |statement| file.number(statement).to_string()).await;
 }
 
-/// What an earlier boot of the machine has left holds nothing, and fences make a leap: a power failure may have taken
+/// Rows of an earlier boot of the machine hold nothing, and fences make a leap: a power failure may have taken
 /// the last commits with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_after_a_boot() {

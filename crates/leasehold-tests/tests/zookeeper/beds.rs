@@ -1,4 +1,4 @@
-//! What the shared tests need of ZooKeeper.
+//! The beds of ZooKeeper.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -57,7 +57,7 @@ mod ensemble {
 mod own {
     use super::*;
     use leasehold::engine::Query;
-    use leasehold::{ErrorKind, Options, State};
+    use leasehold::{ErrorKind, Options};
 
     fn one() -> &'static ZooKeeper {
         static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
@@ -72,7 +72,7 @@ mod own {
 
     /// A lease is the end of a session, and the server decides how long those may be.
     #[tokio::test]
-    async fn a_lease_is_what_the_server_makes_of_it() {
+    async fn a_lease_is_as_long_as_the_server_says() {
         let client = leasehold::connect(&one().url()).await.expect("connected");
         let long = client.mutex("x").lease(Duration::from_secs(1000));
         let refused = long.lock().await.expect_err("beyond maxSessionTimeout");
@@ -100,7 +100,7 @@ mod own {
         let _ = guard.lost().await;
     }
 
-    /// Nobody without the login gets at what was made with it, and the login is never shown.
+    /// A client without the login does not get at nodes that were made with it, and the login is never shown.
     #[tokio::test]
     async fn a_login_keeps_others_out() {
         let address = one().address();
@@ -127,26 +127,7 @@ mod own {
         assert!(!format!("{denied:?} {denied}").contains("hunter2"));
     }
 
-    /// Whoever asks after the runtime of its session has ended gets another session, and does not wait for ever.
-    #[test]
-    fn a_runtime_may_end() {
-        let runtime = || {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            builder.enable_all().build().expect("a runtime")
-        };
-        let first = runtime();
-        let client = first.block_on(leasehold::connect(&one().url()));
-        let client = client.expect("connected");
-        drop(first);
-        let asked = async {
-            let mutex = client.mutex("ended");
-            tokio::time::timeout(Duration::from_secs(20), mutex.lock()).await
-        };
-        let answer = runtime().block_on(asked).expect("an answer");
-        assert_eq!(answer.expect("locked").state(), State::Valid);
-    }
-
-    /// Whoever cannot be reached is said to be so, and soon.
+    /// A server that cannot be reached is an error, and soon.
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {
         let port = leasehold_testkit::servers::free_port();
@@ -154,13 +135,13 @@ mod own {
         let opened = options
             .connect(&format!("zookeeper://127.0.0.1:{port}"))
             .await;
-        let error = opened.expect_err("nobody listens");
+        let error = opened.expect_err("no server listens");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
 
     /// A name in use as one kind is refused as another, and free again afterwards.
     #[tokio::test]
-    async fn another_kind_is_refused_with_what_is_there() {
+    async fn another_kind_is_refused_with_the_kind_in_use() {
         let client = leasehold::connect(&one().url()).await.expect("connected");
         let other = leasehold::connect(&one().url()).await.expect("connected");
         let mutex = client.mutex("kind").lock().await.expect("free");

@@ -1,5 +1,6 @@
 //! ZooKeeper: the contract, its hazards, and Curator and kazoo on the same locks.
 
+mod accounts;
 mod beds;
 mod contract;
 mod edge;
@@ -7,3 +8,4 @@ mod hazards;
 mod interop;
 mod lost_answers;
 mod overload;
+mod runtimes;

@@ -6,7 +6,7 @@ use leasehold::sql::{Database, Transaction, Value};
 use mysql_async::prelude::Queryable;
 use tokio_postgres::types::ToSql;
 
-/// Whatever a client fails with.
+/// Any error of a client.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A connection of the caller's own.

@@ -76,7 +76,7 @@ pub fn connect_with(url: &str, options: Options) -> Result<Client> {
 
 type Connected = Result<(crate::Client, Handle)>;
 
-/// The life of the background thread: connect, keep everything alive, and when nobody is left give back the rest.
+/// The background thread: connects, keeps claims alive, and releases the rest after the last client and guard are gone.
 fn background(
     url: &str,
     options: Options,
@@ -104,7 +104,7 @@ fn background(
             }
         };
         let _ = tell.send(Ok((client.clone(), Handle::current())));
-        // Nobody sends: it ends when the last client and guard are gone.
+        // The sender never sends: the wait ends when the last client and guard are gone.
         let _ = until_gone.await;
         if let Err(error) = client.shutdown(Duration::from_secs(5)).await {
             tracing::debug!(%error, "the background thread ends");
@@ -112,7 +112,7 @@ fn background(
     });
 }
 
-/// The runtime that every call blocks on, alive while anybody has a clone.
+/// The runtime that every call blocks on, alive while a clone is left.
 pub(crate) struct Background {
     handle: Handle,
     _gone: oneshot::Sender<()>,
@@ -160,6 +160,19 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects as the environment says; see [`leasehold::Client::from_env`](crate::Client::from_env).
+    ///
+    /// # Errors
+    /// As [`connect`].
+    ///
+    /// ```no_run
+    /// let client = leasehold::blocking::Client::from_env()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn from_env() -> Result<Self> {
+        connect("")
+    }
+
     /// A lock with one holder at a time; see [`leasehold::Client::mutex`](crate::Client::mutex).
     ///
     /// ```
@@ -204,7 +217,7 @@ impl Client {
         Multi::new(self.client.multi(names), &self.background)
     }
 
-    /// What holds under which fault.
+    /// The verdict per fault, and what the engine can do.
     ///
     /// ```
     /// # let client = leasehold::blocking::connect("memory:")?;
@@ -215,7 +228,7 @@ impl Client {
         self.client.guarantees()
     }
 
-    /// Who holds what and who waits, as it is now.
+    /// The holders and the waiters, as they are now.
     ///
     /// # Errors
     /// If the engine cannot be read.
@@ -236,7 +249,7 @@ impl Client {
     ///
     /// ```
     /// # let client = leasehold::blocking::connect("memory:")?;
-    /// assert_eq!(client.evict("x", None, "nobody holds it")?, 0);
+    /// assert_eq!(client.evict("x", None, "no process holds it")?, 0);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn evict(&self, name: impl AsRef<str>, fence: Option<Fence>, why: &str) -> Result<u32> {

@@ -11,7 +11,7 @@ use crate::session::State;
 async fn can(s: &Subject) -> bool {
     let asked = s.client().await.ask_to_release(fresh_name(), None).await;
     match &asked {
-        Ok(count) => assert_eq!(*count, 0, "P25: nobody holds it"),
+        Ok(count) => assert_eq!(*count, 0, "P25: no claim holds it"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "P25: {error}"),
     }
     asked.is_ok()
@@ -24,7 +24,7 @@ pub async fn a_holder_is_asked(s: &Subject) {
     }
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.mutex(&name).lock().await.expect("free");
-    assert!(!held.is_asked(), "P25: nobody asked");
+    assert!(!held.is_asked(), "P25: no process asked");
     let other = crate::Fence::new(held.fence().get() + u64::from(crate::engine::FENCE_BLOCK));
     let asked = b.ask_to_release(&name, Some(other)).await.expect("asked");
     assert_eq!(asked, 0, "P25: another fence");
@@ -42,7 +42,7 @@ pub async fn a_holder_is_asked(s: &Subject) {
 }
 
 /// P25: a lock that was asked for passes to no other task of the process, and does not linger.
-pub async fn what_is_asked_for_is_given_back(s: &Subject) {
+pub async fn a_grant_asked_for_is_given_back(s: &Subject) {
     if !can(s).await {
         return;
     }

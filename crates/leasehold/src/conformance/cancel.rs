@@ -1,4 +1,4 @@
-//! P9: a future dropped at any await leaves nothing held and nobody in line.
+//! P9: a future dropped at any await leaves nothing held and no claim in line.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,11 +56,11 @@ async fn poll_times<T>(
     None
 }
 
-/// Nobody holds or waits, and somebody else can have it.
+/// The line is empty, and another client can have the lock.
 async fn nothing_left(s: &Subject, other: &Client, name: &str) {
     s.idle(name).await;
     let guard = s
-        .soon("P9: somebody else can have it", other.mutex(name).lock())
+        .soon("P9: another client can have it", other.mutex(name).lock())
         .await;
     let _ = guard.expect("granted").release().await.expect("released");
 }
@@ -75,7 +75,7 @@ async fn for_every_k(mut attempt: impl AsyncFnMut(usize) -> bool) {
     panic!("P9: not ready after 1000 polls");
 }
 
-/// Locks and releases a few times: an engine may remember that nobody else came.
+/// Locks and releases a few times: an engine may remember that no other client came.
 async fn used_by(client: &Client, name: &str) {
     for _ in 0..3 {
         let guard = client.mutex(name).lock().await.expect("free");
@@ -103,9 +103,9 @@ pub async fn lock_at_every_await(s: &Subject) {
     }
 }
 
-/// P9, P11: a future that is neither polled nor dropped is in nobody's way for longer than a lease, and never in that of
+/// P9, P11: a future that is neither polled nor dropped is in the way for at most a lease, and never in that of
 /// other names.
-pub async fn lock_that_nobody_looks_at(s: &Subject) {
+pub async fn lock_that_is_never_polled_again(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     for used in [false, true] {
         if used {
@@ -126,7 +126,7 @@ pub async fn lock_that_nobody_looks_at(s: &Subject) {
     }
 }
 
-/// P9: a lock that waits behind somebody, dropped while it waits.
+/// P9: a lock that waits behind a holder, dropped while it waits.
 pub async fn lock_while_waiting(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = b
@@ -209,7 +209,7 @@ pub async fn try_lock_at_every_await(s: &Subject) {
     }
 }
 
-/// P9: tasks that wait inside the process: whoever is dropped does not stop those behind.
+/// P9: tasks that wait inside the process: a dropped one does not stop those behind.
 pub async fn local_waiters(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     for_every_k(async |polls| {

@@ -89,7 +89,7 @@ pub async fn eviction_is_told(s: &Subject) {
     assert_eq!(
         next.state(),
         State::Valid,
-        "P8: the evicted holder released somebody else's lock"
+        "P8: the evicted holder released the next holder's lock"
     );
     assert_eq!(
         b.evict(&name, Some(crate::Fence::new(1)), "a stale fence")
@@ -278,7 +278,7 @@ pub async fn a_fixed_lease_ends(s: &Subject) {
     let _ = held.release().await.expect("released");
     let fixed = s.soon("P5", waiter).await.expect("no panic");
     let fixed = fixed.expect("granted");
-    // What was valid after it was looked at was valid when it was looked at, however long that took.
+    // A guard that is valid after the look was valid during it, however long the look took.
     let (granted, mut valid) = (clock.now(), clock.now());
     while valid < granted + 2 * micros(s.lease) {
         let now = clock.now();
@@ -351,7 +351,7 @@ pub async fn shutdown_drains(s: &Subject) {
     s.idle(&lingering).await;
 }
 
-/// P19: whoever waits is told when the client shuts down.
+/// P19: waiters are told when the client shuts down.
 pub async fn shutdown_tells_waiters(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.mutex(&name).lock().await.expect("free");

@@ -1,4 +1,4 @@
-//! P1 to P3, P13: who may hold at the same time.
+//! P1 to P3, P13: exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -61,7 +61,7 @@ const HELD: usize = 3;
 /// How long a lock on another name may take: many times what a busy machine needs.
 const IN_TIME: Duration = Duration::from_secs(5);
 
-/// P7: what the same client holds stays held for three leases, and other names are granted in time, while one name is
+/// P7: other locks of the client stay held for three leases, and other names are granted in time, while one name is
 /// unusable and many tasks ask for it. Without [`Subject::spoil`] there is nothing to check.
 pub async fn one_bad_name_costs_no_other(s: &Subject) {
     let Some(spoil) = &s.spoil else { return };

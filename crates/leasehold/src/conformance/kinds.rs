@@ -1,4 +1,4 @@
-//! P2, P12, P18, P21, P24: what each kind adds.
+//! P2, P12, P18, P21, P24: the kinds of locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,11 +118,11 @@ pub async fn run_ends_when_lost(s: &Subject) {
     let mutex = a.mutex(&name);
     let run = mutex.run(async move |_| {
         let _inside = inside;
-        tell.send(()).expect("somebody listens");
+        tell.send(()).expect("the evicting task listens");
         std::future::pending::<()>().await;
     });
     let evict = async {
-        // Not when the engine shows it: whoever is evicted before it has heard of its grant asks again.
+        // Not when the engine shows it: a claim that is evicted before its session has heard of the grant asks again.
         begun.await.expect("the work runs");
         b.evict(&name, None, "a check").await.expect("evicted")
     };
@@ -186,7 +186,7 @@ pub async fn min_hold_keeps_others_out(s: &Subject) {
     s.idle(&name).await;
 }
 
-/// P2: what could never be granted is refused before anybody waits; so is a lease out of range.
+/// P2: what could never be granted is refused before the call waits; so is a lease out of range.
 pub async fn permits_out_of_range_are_refused(s: &Subject) {
     let (a, name) = (s.client().await, fresh_name());
     for error in [

@@ -1,4 +1,4 @@
-//! P4, P12: who comes first.
+//! P4, P12: order.
 
 use std::sync::{Arc, Mutex};
 
@@ -72,8 +72,8 @@ pub async fn a_waiting_writer_is_not_passed(s: &Subject) {
     s.idle(&name).await;
 }
 
-/// P3: a writer that gives up its wait lets nobody in behind it: a reader still waits for the writer that holds.
-pub async fn a_writer_that_leaves_lets_nobody_in(s: &Subject) {
+/// P3: a writer that gives up its wait lets no claim in behind it: a reader still waits for the writer that holds.
+pub async fn a_writer_that_leaves_lets_no_claim_in(s: &Subject) {
     if !s.shares().await {
         return;
     }

@@ -149,8 +149,8 @@ pub async fn heartbeat_answers_each(s: &Subject) {
     one.close().await.expect("closed");
 }
 
-/// P20: inspect shows who holds and who waits, how, and nothing of idle names.
-pub async fn inspect_shows_who(s: &Subject) {
+/// P20: inspect shows holders and waiters, with their modes, and nothing of idle names.
+pub async fn inspect_shows_holders_and_waiters(s: &Subject) {
     let (one, name) = (session(s).await, fresh_name());
     assert!(s.line(&name).await.is_none(), "P20: an idle name");
     let (first, second) = match s.shares().await {

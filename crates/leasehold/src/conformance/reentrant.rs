@@ -66,7 +66,7 @@ pub async fn join_branches_are_one_task(s: &Subject) {
             let _ = guard.release().await.expect("released");
         }
     };
-    // The second asks once the first holds: until then it stands behind it like anybody.
+    // The second asks once the first holds: until then it waits behind it like any other owner.
     let second = async {
         while inside.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;

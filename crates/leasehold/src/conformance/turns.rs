@@ -8,7 +8,7 @@ use super::{Subject, fresh_name};
 use crate::options::Options;
 use crate::turns::Bound;
 
-/// P15: while nobody else wants the name, tasks of one process pass one grant along: one claim, many fences.
+/// P15: while no other process wants the name, tasks of one process pass one grant along: one claim, many fences.
 pub async fn grants_pass_from_task_to_task(s: &Subject) {
     let (a, name) = (s.client().await, fresh_name());
     let first = a.mutex(&name).lock().await.expect("free");
@@ -35,7 +35,7 @@ pub async fn grants_pass_from_task_to_task(s: &Subject) {
 }
 
 /// P15: while another process waits, a process with many tasks gives the grant up after its bound. (Where the engine
-/// promises no order, who is served next is anybody's luck, but everybody is served.)
+/// promises no order, any waiter may be served next, but all are served.)
 pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
     const BOUND: u32 = 4;
     let name = fresh_name();

@@ -1,10 +1,10 @@
-//! How a line engine speaks of what its line said.
+//! Events and errors from the changes and answers of a line.
 
 use super::{Ended, Event, RW_CAPACITY};
 use crate::claim::Claim;
 use crate::clock::micros;
 use crate::error::{Error, ErrorKind, Step};
-use crate::line::{Ask, Change, Refusal, What};
+use crate::line::{Ask, Change, LINE_MAX, Refusal, What};
 
 impl Claim {
     /// The claim as a line takes it.
@@ -20,7 +20,7 @@ impl Claim {
 }
 
 impl Change {
-    /// The event to tell the claim's session. An eviction needs to know who and why.
+    /// The event to tell the claim's session. An eviction needs the evictor and the reason.
     pub fn event(&self, evicted: Option<&Ended>) -> Event {
         match self.what {
             What::Granted(held) => Event::Granted(self.claim, held),
@@ -47,7 +47,14 @@ impl From<Refusal> for Error {
             Refusal::Weight => Self::new(
                 ErrorKind::Invalid,
                 Step::Claim,
-                "more was asked for than there is",
+                "more permits were asked for than the name has: ask for at most its number",
+            ),
+            Refusal::Full => Self::new(
+                ErrorKind::Unavailable,
+                Step::Claim,
+                format!(
+                    "{LINE_MAX} claims hold this name or wait for it, the most there may be; claim it from fewer tasks"
+                ),
             ),
             Refusal::Fences => Self::new(
                 ErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! What an engine promises, as data.
+//! The guarantees of an engine, as data.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Level {
     L3,
 }
 
-/// What can go wrong.
+/// The faults that guarantees speak of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The holder dies.
@@ -46,7 +46,7 @@ impl Fault {
     ];
 }
 
-/// What holds under a fault, for a holder that looks at its guard before each step.
+/// The outcome under a fault, for a holder that looks at its guard before each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Exclusion is kept.
@@ -59,7 +59,7 @@ pub enum Verdict {
     Absent,
 }
 
-/// What an engine promises, per fault, and what it can do.
+/// The verdict of an engine per fault, and what it can do.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -77,13 +77,13 @@ pub struct Guarantees {
     pub engine: &'static str,
     /// How far exclusion can be trusted.
     pub level: Level,
-    /// Who is excluded, in one sentence.
+    /// The processes that are excluded, in one sentence.
     pub scope: &'static str,
     /// How soon a dead holder's lock passes on.
     pub dead_holder: &'static str,
     /// Where fences come from, where that needs saying.
     pub fences: &'static str,
-    /// Whether claims can share a name: readers, permits. What cannot be is refused in `claim`.
+    /// Whether claims can share a name: readers, permits. Otherwise `claim` refuses them.
     pub shared: bool,
     /// Whether sessions are served in the order in which they came.
     pub ordered: bool,
@@ -105,7 +105,7 @@ impl Guarantees {
         }
     }
 
-    /// Says who is excluded.
+    /// Sets the processes that are excluded.
     #[must_use]
     pub const fn scope(mut self, scope: &'static str) -> Self {
         self.scope = scope;
@@ -133,14 +133,14 @@ impl Guarantees {
         self
     }
 
-    /// Says that whoever asks at the right moment is served, and not who came first.
+    /// Says that waiters are served in any order, not first come, first served.
     #[must_use]
     pub const fn unordered(mut self) -> Self {
         self.ordered = false;
         self
     }
 
-    /// What holds under a fault.
+    /// The verdict under a fault.
     pub fn under(&self, fault: Fault) -> Verdict {
         self.verdicts[Fault::ALL.iter().position(|f| *f == fault).unwrap_or(0)]
     }

@@ -15,11 +15,16 @@ impl Host {
     /// `redis://app:hunter2` it is a password.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or("a [ without its ]")?,
+            Some(rest) => rest
+                .split_once(']')
+                .ok_or("a host has a [ without its ]: write [IPV6] or [IPV6]:PORT")?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         if name.is_empty() {
             return Err("a host has no name: write HOST or HOST:PORT".to_owned());
+        }
+        if name.contains(['[', ']']) {
+            return Err("a host has a bracket in it: write [IPV6] or [IPV6]:PORT".to_owned());
         }
         let port = match port {
             "" => Some(default_port),
@@ -73,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_is_not_repeated() {
+    fn a_wrong_port_is_not_repeated() {
         for text in [
             "",
             ":1",
@@ -87,6 +92,39 @@ mod tests {
             let error = Host::parse(text, 7).unwrap_err();
             assert!(!error.contains("hunter2"), "{error}");
         }
+    }
+
+    /// Whatever the text is, it is refused, or is the same host once it is written down.
+    #[test]
+    fn inputs_that_no_person_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "host",
+            words: &[
+                b"[",
+                b"]",
+                b":",
+                b"::1",
+                b"127.0.0.1",
+                b"65535",
+                b"localhost",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let text = String::from_utf8_lossy(input);
+            let host = Host::parse(&text, 7);
+            if let Ok(host) = &host {
+                assert_eq!(Host::parse(&host.to_string(), 9).as_ref(), Ok(host));
+            }
+            let outcome = |host: Host| {
+                (
+                    host.name.contains(':'),
+                    host.port == 7,
+                    host.name.len().min(3),
+                )
+            };
+            host.map(outcome)
+                .map_err(|error| error.get(..12).map(str::to_owned))
+        });
     }
 
     #[cfg(any(feature = "postgres", feature = "mysql"))]

@@ -1,7 +1,7 @@
 //! For authors of engines: the two traits an engine implements, and the plain types they speak in.
 //!
 //! An [`Engine`] is one deployment: a directory, a server, a cluster. It opens [`Session`]s; a session claims names,
-//! keeps the claims alive and gives them back. Whatever happens to a claim without its session asking is told to
+//! keeps the claims alive and gives them back. A change to a claim that its session did not ask for is told to
 //! the session's [`Inbox`].
 //!
 //! # Contract
@@ -9,7 +9,7 @@
 //! - A claim ends `lease` after its session's last word (claim or heartbeat), waiting or holding; being granted does
 //!   not move that.
 //! - Claims on a name are granted in order of arrival while their weights fit ([`line`](crate::line)).
-//! - A future may be dropped at any await. What it had begun may or may not have happened, and a later `release` of
+//! - A future may be dropped at any await. Its operation may or may not have happened, and a later `release` of
 //!   the same claim on the same session comes after it: nothing stays behind.
 //! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell, but for
 //!   [`Event::Asked`]: a request, and no fact.
@@ -23,6 +23,8 @@ mod guarantees;
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "consul",
+    feature = "etcd",
     feature = "postgres",
     feature = "mysql"
 ))]
@@ -40,15 +42,23 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 #[cfg(any(
     feature = "redis",
     feature = "zookeeper",
+    feature = "consul",
+    feature = "etcd",
     feature = "postgres",
     feature = "mysql"
 ))]
 pub(crate) use self::host::Host;
 pub(crate) use self::schemes::engine as url_engine;
+#[cfg(any(feature = "file", feature = "sqlite"))]
+pub(crate) use self::url::path_in_url;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
+#[cfg(feature = "consul")]
+pub use crate::engines::consul::Consul;
+#[cfg(feature = "etcd")]
+pub use crate::engines::etcd::Etcd;
 #[cfg(feature = "file")]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
@@ -101,17 +111,17 @@ pub trait Engine: std::fmt::Debug + Send + Sync + 'static {
     /// Where it is, as a URL without secrets. Two engines with the same answer exclude each other.
     fn location(&self) -> String;
 
-    /// What holds under which fault.
+    /// The verdict per fault, and what the engine can do.
     fn guarantees(&self) -> Guarantees;
 
-    /// Begins a session. What happens to its claims is told to `inbox`.
+    /// Begins a session. Changes to its claims are told to `inbox`.
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>>;
 
     /// Looks at lines; changes nothing.
     async fn inspect(&self, query: &Query) -> Result<Vec<LineView>>;
 
     /// Takes a lock away from its holders, or from the holder of one fence; says how many lost it. Later fences are
-    /// larger, the holders are told, and a trace of who and why is left.
+    /// larger, the holders are told, and a trace of the eviction is left.
     async fn evict(
         &self,
         name: &Name,
@@ -181,18 +191,18 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
     async fn close(&self) -> Result<()>;
 }
 
-/// What happened to a session's claims without the session asking.
+/// Changes to a session's claims that the session did not ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A waiting claim now holds.
     Granted(ClaimId, Held),
-    /// Somebody joined the line behind this holder.
+    /// Another claim joined the line behind this holder.
     Wanted(ClaimId),
-    /// Somebody asks for this claim to be given up, now or once it holds.
+    /// Another process asks for this claim to be given up, now or once it holds.
     Asked(ClaimId),
     /// A claim is gone.
     Ended(ClaimId, Ended),
-    /// The engine cannot be heard; what is held may still be ours.
+    /// The engine cannot be heard; held claims may still be ours.
     Unsure,
     /// The session is over; everything it had is lost.
     Down(String),
@@ -204,9 +214,9 @@ pub enum Event {
 pub enum Ended {
     /// No word of the session reached the engine for a lease.
     Expired,
-    /// Somebody took it away.
+    /// An eviction took it away.
     Evicted {
-        /// Who did.
+        /// The process that evicted it.
         by: String,
         /// The reason given.
         why: String,

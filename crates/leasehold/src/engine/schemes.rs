@@ -47,6 +47,12 @@ const OPENERS: &[Opener] = &[
     opener!(["file"], "file", crate::engines::file::open),
     opener!(REDIS, "redis", crate::engines::redis::open),
     opener!(["zookeeper"], "zookeeper", crate::engines::zookeeper::open),
+    opener!(["etcd", "etcds"], "etcd", crate::engines::etcd::open),
+    opener!(
+        ["consul", "consuls", "consul+unix"],
+        "consul",
+        crate::engines::consul::open
+    ),
     opener!(
         ["postgres", "postgresql"],
         "postgres",
@@ -87,7 +93,7 @@ fn default_url() -> Result<String> {
 
 /// Whether hosts follow the scheme; after the others comes a path or a label, where an `@` means nothing.
 pub(super) fn names_hosts(scheme: &str) -> bool {
-    !["memory", "file", "sqlite", "redis+unix"].contains(&scheme)
+    !["memory", "file", "sqlite", "redis+unix", "consul+unix"].contains(&scheme)
 }
 
 /// The schemes of this build.

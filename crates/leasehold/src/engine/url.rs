@@ -7,7 +7,13 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+#[cfg(any(
+    feature = "zookeeper",
+    feature = "consul",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "mysql"
+))]
 use super::Host;
 use super::schemes;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -35,8 +41,14 @@ pub struct Url {
     params: Vec<(String, String)>,
 }
 
-/// Options whose value is never shown.
-const SECRET_PARAMS: &[&str] = &["password", "sentinel_password", "token", "auth", "secret"];
+/// The value of an option with one of these in its name is never shown, misspelled or not.
+const SECRETS: &[&str] = &["pas", "pwd", "token", "auth", "secret", "cred"];
+
+/// Whether the value of an option may be a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
 
 const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
      and options encode / as %2F, ? as %3F and @ as %40";
@@ -56,7 +68,7 @@ impl Url {
             None => ("", place),
         };
         let names_hosts = schemes::names_hosts(&scheme);
-        // What is after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
+        // The text after an unescaped / or ? of a password looks like a path or an option: none of it is repeated.
         let misplaced = path.contains('@') || query.is_some_and(|query| query.contains('@'));
         if misplaced && (names_hosts || !authority.is_empty()) {
             return Err(bad(MISPLACED.to_owned()));
@@ -105,7 +117,13 @@ impl Url {
     }
 
     /// The hosts taken apart, each with this port if it was given none.
-    #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
+    #[cfg(any(
+        feature = "zookeeper",
+        feature = "consul",
+        feature = "etcd",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
     pub(crate) fn addresses(&self, default_port: u16) -> Result<Vec<Host>> {
         let hosts = self
             .hosts
@@ -153,7 +171,12 @@ impl Params {
     }
 
     /// Whether something is on; off if it was not given.
-    #[cfg(any(feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(
+        feature = "redis",
+        feature = "zookeeper",
+        feature = "etcd",
+        feature = "consul"
+    ))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, String> {
         match self.take(name).as_deref() {
             None | Some("0" | "false") => Ok(false),
@@ -162,7 +185,7 @@ impl Params {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that the engine did not take.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] naming the option and the ones there are.
@@ -170,6 +193,9 @@ impl Params {
         let Some((unknown, _)) = self.given.first() else {
             return Ok(());
         };
+        if self.known.contains(&unknown.as_str()) {
+            return Err(bad(format!("the option {unknown:?} is given twice")));
+        }
         let known = match self.known.as_slice() {
             [] => "it has none".to_owned(),
             known => format!("known: {}", known.join(", ")),
@@ -189,6 +215,13 @@ impl fmt::Debug for Params {
     }
 }
 
+/// A path as a URL has it: what would be taken for an escape or an option is escaped.
+#[cfg(any(feature = "file", feature = "sqlite"))]
+pub(crate) fn path_in_url(path: &std::path::Path) -> String {
+    let path = path.to_string_lossy();
+    path.replace('%', "%25").replace('?', "%3F")
+}
+
 fn parse_params(query: Option<&str>) -> Result<Vec<(String, String)>> {
     let pairs = query
         .unwrap_or("")
@@ -206,7 +239,7 @@ fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad("the URL is not UTF-8 once decoded".to_owned()))
+        .map_err(|_| bad("the URL is not UTF-8 once its %XX are decoded".to_owned()))
 }
 
 /// The scheme in lower case, and what follows its colon.
@@ -243,11 +276,7 @@ impl fmt::Display for Url {
         }
         write!(f, "{}{}", self.hosts.join(","), self.path)?;
         for (at, (name, value)) in self.params.iter().enumerate() {
-            let value = if SECRET_PARAMS.contains(&name.as_str()) {
-                "***"
-            } else {
-                value
-            };
+            let value = if is_secret(name) { "***" } else { value };
             write!(f, "{}{name}={value}", if at == 0 { '?' } else { '&' })?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What `inspect` shows.
+//! The answer of `inspect`.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,11 +31,11 @@ impl Query {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineView {
-    /// What is locked.
+    /// The name of the lock.
     pub name: Name,
-    /// Who holds it, in order of arrival.
+    /// The holders, in order of arrival.
     pub holders: Vec<ClaimView>,
-    /// Who waits, in order of arrival.
+    /// The waiters, in order of arrival.
     pub waiters: Vec<ClaimView>,
 }
 
@@ -59,7 +59,7 @@ pub struct ClaimView {
     pub fence: Option<Fence>,
     /// How the name is claimed.
     pub mode: Mode,
-    /// Whose claim it is, if that is known.
+    /// The process that claims, if it is known.
     pub who: Option<Identity>,
     /// When it joined the line.
     pub since: SystemTime,

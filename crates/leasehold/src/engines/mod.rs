@@ -1,15 +1,24 @@
 //! The engines, a folder each.
 
+#[cfg(feature = "consul")]
+pub(crate) mod consul;
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 #[cfg(feature = "file")]
 pub(crate) mod file;
 pub(crate) mod memory;
-#[cfg(feature = "zookeeper")]
+#[cfg(any(feature = "zookeeper", feature = "etcd", feature = "consul"))]
 mod ordered;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod sql;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "redis",
+    feature = "zookeeper",
+    feature = "etcd",
+    feature = "consul"
+))]
 mod tls;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;

@@ -11,14 +11,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
+#[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
 use crate::engine::Params;
 
-/// What is trusted, and who we are to the server.
+/// The authorities that are trusted, and the certificate shown to the server.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// What `tls`, `ca`, `cert` and `key` say; none without TLS. The scheme may ask for it as well.
+    /// Reads `tls`, `ca`, `cert` and `key`; none without TLS. The scheme may ask for it as well.
+    #[cfg(any(feature = "redis", feature = "zookeeper", feature = "etcd"))]
     pub(super) fn of(params: &mut Params, scheme: bool) -> Result<Option<Self>, String> {
         let wanted = params.flag("tls")? || scheme;
         let [ca, cert, key] = ["ca", "cert", "key"].map(|name| params.take(name));
@@ -31,9 +33,17 @@ impl Tls {
         let own = match (&cert, &key) {
             (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
             (None, None) => None,
-            _ => return Err("cert and key come together".to_owned()),
+            _ => return Err("cert and key are a pair: give both, or neither".to_owned()),
         };
         Self::new(ca.as_deref().map(Path::new), own).map(Some)
+    }
+
+    /// Offers this protocol to the server when greeting it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn speaking(&self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self(Arc::new(config))
     }
 
     /// Greets a server, which must have a certificate for this host.
@@ -48,7 +58,7 @@ impl Tls {
     }
 
     /// Trusts the certificates of a file, or the usual authorities without one.
-    fn new(
+    pub(super) fn new(
         authorities: Option<&Path>,
         certificate: Option<(&Path, &Path)>,
     ) -> Result<Self, String> {
@@ -86,7 +96,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| unusable(path, &error))?;
     if found.is_empty() {
-        return Err(unusable(path, &"it has no certificate"));
+        return Err(unusable(
+            path,
+            &"there is no certificate in it; a PEM file is expected",
+        ));
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! What people call: each kind is a mode of claiming, on the same terms.
+//! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
 mod multi;
 mod mutex;
@@ -23,7 +23,7 @@ use crate::claim::Mode;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::guard::Guard;
 use crate::name::Name;
-use crate::turns::{Ask, Local, Terms, Turns};
+use crate::turns::{Queue, Request, Terms, Turns};
 
 /// A name on some terms: what every kind is made of.
 #[derive(Clone)]
@@ -37,14 +37,14 @@ pub(crate) struct Handle {
 /// A bad name is reported when the lock is asked for, so that handles can be made without a `?`.
 #[derive(Clone)]
 enum Target {
-    Line(Arc<Local>),
+    Line(Arc<Queue>),
     Bad(String),
 }
 
 impl Handle {
     pub(crate) fn new(turns: &Arc<Turns>, name: &str, terms: Terms) -> Self {
-        let target = match turns.local(name) {
-            Ok(local) => Target::Line(local),
+        let target = match turns.queue(name) {
+            Ok(queue) => Target::Line(queue),
             Err(_) => Target::Bad(name.to_owned()),
         };
         Self {
@@ -54,15 +54,15 @@ impl Handle {
         }
     }
 
-    /// What is asked of which line.
-    fn ask(
+    /// Checks the name, the terms and the mode, and builds the request.
+    fn request(
         &self,
         mode: Mode,
         waits: bool,
         place: &'static Location<'static>,
-    ) -> Result<(&Arc<Local>, Ask)> {
-        let local = match &self.target {
-            Target::Line(local) => local,
+    ) -> Result<(&Arc<Queue>, Request)> {
+        let queue = match &self.target {
+            Target::Line(queue) => queue,
             Target::Bad(name) => {
                 return Err(Name::new(name)
                     .err()
@@ -71,8 +71,8 @@ impl Handle {
         };
         self.terms.check()?;
         mode.check()?;
-        let now = local.now();
-        Ok((local, Ask::new(mode, waits, &self.terms, place, now)))
+        let now = queue.now();
+        Ok((queue, Request::new(mode, waits, &self.terms, place, now)))
     }
 
     async fn take(
@@ -81,18 +81,18 @@ impl Handle {
         waits: bool,
         place: &'static Location<'static>,
     ) -> Result<Option<Guard>> {
-        let (local, ask) = self.ask(mode, waits, place)?;
-        Ok(local.take(&ask).await?.map(Guard::new))
+        let (queue, request) = self.request(mode, waits, place)?;
+        Ok(queue.take(&request).await?.map(Guard::new))
     }
 
     async fn wait(&self, mode: Mode, place: &'static Location<'static>) -> Result<Guard> {
-        let (local, ask) = self.ask(mode, true, place)?;
-        let turn = local.take(&ask).await?;
+        let (queue, request) = self.request(mode, true, place)?;
+        let turn = queue.take(&request).await?;
         turn.map(Guard::new).ok_or_else(|| {
             Error::new(
                 ErrorKind::Unavailable,
                 Step::Claim,
-                "the engine would not let us wait",
+                "the engine answered busy to a request that waits: ask again",
             )
         })
     }
@@ -114,11 +114,11 @@ impl Handle {
         late: Pin<&mut Sleep>,
         place: &'static Location<'static>,
     ) -> Result<Option<Guard>> {
-        let (local, ask) = self.ask(mode, true, place)?;
+        let (queue, request) = self.request(mode, true, place)?;
         tokio::select! {
             biased;
-            taken = local.take(&ask) => Ok(taken?.map(Guard::new)),
-            () = late => local.out_of_time(&ask).map(|()| None),
+            taken = queue.take(&request) => Ok(taken?.map(Guard::new)),
+            () = late => queue.out_of_time(&request).map(|()| None),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Handle {
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.target {
-            Target::Line(local) => write!(f, "{:?}", local.name()),
+            Target::Line(queue) => write!(f, "{:?}", queue.name()),
             Target::Bad(name) => write!(f, "{name:?} (not a name)"),
         }
     }

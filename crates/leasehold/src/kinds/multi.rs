@@ -76,7 +76,7 @@ impl Multi {
         async {
             let all = all.await?;
             all.ok_or_else(|| {
-                let what = "the engine would not let us wait";
+                let what = "the engine answered busy to a request that waits: ask again";
                 Error::new(ErrorKind::Unavailable, Step::Claim, what)
             })
         }
@@ -266,7 +266,7 @@ impl MultiGuard {
     }
 }
 
-/// What all of these come to, in their order, once the last one has.
+/// The outputs of all futures, in their order, once the last one has ended.
 async fn side_by_side<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut open: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {

@@ -65,7 +65,7 @@ impl Mutex {
     /// The lock, if it is free now. At most one round trip.
     ///
     /// # Ordering
-    /// Does not join the line: it never passes anybody who waits.
+    /// Does not join the line: it never passes a waiter.
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     /// # Errors

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Step};
 /// ```
 #[non_exhaustive]
 pub struct RunError<T> {
-    /// What went wrong.
+    /// The failure of the lock.
     pub error: Error,
     /// The result of the work, if it was done: then the lock was lost, or could not be given back, after it.
     pub done: Option<T>,

@@ -198,7 +198,7 @@ impl WriteGuard {
     /// others out as the write lock did.
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was no longer held,
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once, and what the engine says; the
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it was entered more than once, and those of the engine; the
     /// lock is given back then, as if the future had been dropped.
     /// # Not promised
     /// From this call on the owner of a re-entrant lock re-enters it to read only; to write is refused.

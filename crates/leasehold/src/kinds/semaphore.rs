@@ -12,7 +12,7 @@ use crate::guard::Guard;
 
 /// A few holders at a time: n permits, taken one or several at once, in order of arrival.
 ///
-/// Everybody who uses a name must agree on n: another number is refused while the name is in use.
+/// All users of a name must agree on n: another number is refused while the name is in use.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

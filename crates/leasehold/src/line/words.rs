@@ -1,4 +1,4 @@
-//! What is asked of a line, what it keeps of each claim, and what it answers.
+//! The operations on a line, the places in it, and its answers.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::claim::{ClaimId, Mode, SessionId};
 use crate::clock::Micros;
 use crate::fence::{FENCE_BLOCK, Fence};
 
-/// The moment of an operation, as the line's keeper sees it.
+/// The moment of an operation, by the clocks of the engine that keeps the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Leases are counted on this clock. Operations may come a little out of its order: whoever reads the clock and
-    /// then waits for the line is late.
+    /// Leases are counted on this clock. Operations may come a little out of its order: a caller that reads the clock
+    /// and then waits for the line is late.
     pub now: Micros,
     /// Fences start above this number. The wall clock where counters may be dropped, 0 where they never are. It
     /// may step back; fences do not.
@@ -22,7 +22,7 @@ pub struct Moment {
 pub struct Ask {
     /// Identifies the claim.
     pub id: ClaimId,
-    /// Whose claim it is.
+    /// The session that made the claim.
     pub session: SessionId,
     /// Weight and capacity.
     pub mode: Mode,
@@ -37,7 +37,7 @@ pub struct Ask {
 pub struct Place {
     /// Identifies the claim.
     pub id: ClaimId,
-    /// Whose claim it is.
+    /// The session that made the claim.
     pub session: SessionId,
     /// How much of the capacity it takes.
     pub weight: u32,
@@ -61,7 +61,7 @@ pub enum Standing {
     Waiting {
         /// How many claims are before it.
         ahead: u32,
-        /// When to ask again, in case nobody tells: something before it may have ended by then.
+        /// When to ask again, in case an event is lost: a claim before it may have ended by then.
         look_again: Duration,
     },
     /// A try found no room; it did not join.
@@ -70,14 +70,14 @@ pub enum Standing {
     Gone,
 }
 
-/// What a holder has.
+/// The grant of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The first fence of a block that belongs to this grant alone.
     pub fence: Fence,
     /// How many fences there are in the block.
     pub block: u32,
-    /// Whether somebody waits behind.
+    /// Whether a claim waits behind.
     pub wanted: bool,
 }
 
@@ -99,25 +99,27 @@ pub enum Refusal {
     Weight,
     /// No fence is left below 2^63.
     Fences,
+    /// The line has as many claims as it may.
+    Full,
 }
 
-/// What an operation did to a claim, to be told to its session.
+/// A change to a claim, to be told to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Change {
-    /// Whom to tell.
+    /// The session to tell.
     pub session: SessionId,
     /// About which claim.
     pub claim: ClaimId,
-    /// What happened to it.
+    /// The kind of change.
     pub what: What,
 }
 
-/// What happened to a claim that did not ask.
+/// The changes to a claim that did not ask for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
     /// It waited and now holds.
     Granted(Held),
-    /// It holds, and somebody joined the line behind it.
+    /// It holds, and another claim joined the line behind it.
     Wanted,
     /// Its session said nothing for a lease.
     Expired,

@@ -31,10 +31,10 @@ pub enum State {
     Lost,
 }
 
-/// Who wants to know when something about a grant changed.
-pub(crate) trait Home: Send + Sync {
-    /// The grant is wanted, lost, or its parking time is over: look at it again.
-    fn look(&self, grant: &Arc<Grant>);
+/// Hears what changes about grants.
+pub(crate) trait GrantObserver: Send + Sync {
+    /// The grant is wanted, lost, or its parking time is over.
+    fn grant_changed(&self, grant: &Arc<Grant>);
 }
 
 /// The engine's yes to one claim, shared by all turns that use it.
@@ -50,9 +50,9 @@ pub(crate) struct Grant {
     until: AtomicU64,
     unsure: AtomicBool,
     lost: OnceLock<Ended>,
-    // Made only when somebody asks: most guards are released before anybody does.
+    // Made on the first call: most guards are released without one.
     token: OnceLock<CancellationToken>,
-    /// Cancelled when somebody asks for the lock to be given up.
+    /// Cancelled when the holder is asked to release.
     asked: OnceLock<CancellationToken>,
     /// How long the engine keeps it after the last word it heard.
     pub(crate) kept: Duration,
@@ -88,7 +88,7 @@ impl Grant {
         Arc::new(self.claim.clone())
     }
 
-    /// The fence of the next turn, while there are any. Asked for under the lock of its home: by one at a time.
+    /// The fence of the next turn, while there are any. Asked for under the lock of its queue: by one at a time.
     pub(crate) fn next_fence(&self) -> Option<Fence> {
         let turn = self.turns.load(Ordering::Relaxed);
         if turn >= self.block {
@@ -111,12 +111,12 @@ impl Grant {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Whether somebody else waits; says what it was before.
+    /// Sets whether another process waits; answers what it was before.
     pub(crate) fn set_wanted(&self, wanted: bool) -> bool {
         self.wanted.swap(wanted, Ordering::AcqRel)
     }
 
-    /// Cancelled once somebody has asked for the lock.
+    /// Cancelled once the holder was asked to release.
     pub(crate) fn asked(&self) -> &CancellationToken {
         self.asked.get_or_init(CancellationToken::new)
     }
@@ -147,7 +147,7 @@ impl Grant {
         }
     }
 
-    /// Tells everybody that it is lost, once.
+    /// Tells the guards that it is lost, once.
     pub(crate) fn lose(&self, why: Ended) {
         if self.lost.set(why).is_ok()
             && let Some(token) = self.token.get()
@@ -156,7 +156,7 @@ impl Grant {
         }
     }
 
-    /// Looks at the clock: the lease ends whether or not anybody ran to notice.
+    /// Looks at the clock: the lease ends whether or not a task ran to notice.
     pub(crate) fn state(&self) -> State {
         if self.lost.get().is_some() {
             return State::Lost;
@@ -215,10 +215,70 @@ impl Grant {
     }
 }
 
-/// What is taken off a lease on our side, so that a loss is told before the engine lets anybody else in: clocks
+/// The part of a lease that we do not use, so that a loss is told before the engine lets another holder in: clocks
 /// that run apart by up to 2 %, and the time it takes to tell.
 pub(crate) fn validity(sent: Micros, lease: Duration) -> Micros {
     let lease = micros(lease);
     let margin = (lease / 50 + 5_000).min(lease / 4);
     sent.saturating_add(lease - margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Mode;
+    use crate::name::Name;
+
+    fn held(fence: u64) -> Held {
+        Held {
+            fence: Fence::new(fence),
+            block: 2,
+            wanted: false,
+        }
+    }
+
+    fn grant(clock: &Clock, until: Micros) -> Grant {
+        let (name, lease) = (Name::new("x").unwrap(), Duration::from_secs(1));
+        let claim = Claim::new(name, Mode::Mutex, lease);
+        Grant::new(claim, held(7), lease, clock.now()..until, clock)
+    }
+
+    /// Two hundredths for clocks that run apart, five milliseconds to tell, and never more than a quarter.
+    #[test]
+    fn validity_ends_before_the_lease_does() {
+        let valid = |lease| validity(1_000, Duration::from_millis(lease)) - 1_000;
+        assert_eq!([valid(10_000), valid(1_000)], [9_795_000, 975_000]);
+        assert_eq!(valid(20), 15_000);
+    }
+
+    #[test]
+    fn a_fence_says_whether_the_engine_speaks_of_this_grant() {
+        let grant = grant(&Clock::simulated(), Micros::MAX);
+        assert!(grant.is(&held(7)) && !grant.is(&held(9)));
+        let fences = [grant.next_fence(), grant.next_fence(), grant.next_fence()];
+        assert_eq!(fences, [Some(Fence::new(7)), Some(Fence::new(8)), None]);
+    }
+
+    #[test]
+    fn a_grant_that_was_not_renewed_in_time_is_unsure_until_it_is() {
+        let grant = grant(&Clock::simulated(), Micros::MAX);
+        grant.set_unsure(true);
+        assert_eq!(grant.state(), State::Unsure);
+        grant.set_unsure(false);
+        assert_eq!(grant.state(), State::Valid);
+    }
+
+    /// The wait sleeps at most a minute at a time, and goes on until the end.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_the_loss_lasts_until_the_loss() {
+        let clock = Clock::simulated();
+        let end = clock.now() + 200_000_000;
+        let grant = grant(&clock, end);
+        assert_eq!(grant.remaining(), Duration::from_secs(200));
+        let early = tokio::time::timeout(Duration::from_secs(199), grant.lost()).await;
+        assert!(early.is_err(), "told before the end");
+        grant.lost().await;
+        assert!((end..end + 10_000).contains(&clock.now()));
+        assert_eq!(grant.remaining(), Duration::ZERO);
+    }
 }

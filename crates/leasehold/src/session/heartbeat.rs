@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::answer::within;
 use super::grant::Grant;
-use super::keeper::Keeper;
+use super::manager::Manager;
 use super::table::{Beating, Entry, News, Phase};
+use super::timeout::within;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::{Ended, Session, Standing};
 
 /// One call for claims of similar lease. Dropped, it gives up on the claims that were not answered for.
 struct Beat {
-    keeper: Weak<Keeper>,
+    manager: Weak<Manager>,
     number: u64,
     sent: Micros,
     claims: Vec<Arc<Claim>>,
@@ -26,17 +26,17 @@ struct Beat {
 
 /// Runs until the client is gone. The calls under way end with it.
 pub(super) async fn run(renewals: Renewals, session: Arc<dyn Session>, clock: Clock) {
-    let keeper = renewals.0.clone();
+    let manager = renewals.0.clone();
     let mut calls = JoinSet::new();
     let mut number = 0;
     loop {
-        let Some(alive) = keeper.upgrade() else {
+        let Some(alive) = manager.upgrade() else {
             return;
         };
-        alive.tell_what_ended();
+        alive.tell_ended();
         for claims in alive.due() {
             number += 1;
-            let beat = alive.begin(number, claims, keeper.clone());
+            let beat = alive.begin(number, claims, manager.clone());
             let _ = calls.spawn(say(session.clone(), beat));
         }
         let wake = alive.next_wake();
@@ -73,13 +73,13 @@ async fn say(session: Arc<dyn Session>, mut beat: Beat) {
     let shortest = beat.claims.iter().map(|claim| claim.lease).min();
     let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
     let heard = |claim: &Claim, standing| {
-        if let Some(keeper) = beat.keeper.upgrade() {
-            keeper.stands(claim, beat.number, beat.sent, standing);
+        if let Some(manager) = beat.manager.upgrade() {
+            manager.stands(claim, beat.number, beat.sent, standing);
         }
     };
     let answer = within(patience, session.heartbeat(&beat.claims, &heard)).await;
     beat.failed = match answer {
-        None => "no answer in time".to_owned(),
+        None => "the engine gave no answer in time".to_owned(),
         Some(Err(error)) => error.to_string(),
         Some(Ok(())) => "the engine did not answer for them".to_owned(),
     };
@@ -87,8 +87,8 @@ async fn say(session: Arc<dyn Session>, mut beat: Beat) {
 
 impl Drop for Beat {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.upgrade() {
-            keeper.ended(self);
+        if let Some(manager) = self.manager.upgrade() {
+            manager.ended(self);
         }
     }
 }
@@ -106,9 +106,9 @@ fn similar(claims: &[(Duration, Micros, ClaimId)]) -> Vec<&[(Duration, Micros, C
     groups
 }
 
-impl Keeper {
-    /// The claims to speak of now, a list for each call. What is nearly due comes along rather than cause a call of its
-    /// own.
+impl Manager {
+    /// The claims to speak of now, a list for each call. A claim that is nearly due comes along rather than cause a
+    /// call of its own.
     fn due(&self) -> Vec<Vec<ClaimId>> {
         let now = self.clock.now();
         let table = self.table.lock();
@@ -129,7 +129,7 @@ impl Keeper {
             .collect()
     }
 
-    fn begin(&self, number: u64, ids: Vec<ClaimId>, keeper: Weak<Self>) -> Beat {
+    fn begin(&self, number: u64, ids: Vec<ClaimId>, manager: Weak<Self>) -> Beat {
         let now = self.clock.now();
         let mut table = self.table.lock();
         let claims = ids.into_iter().filter_map(|id| {
@@ -150,7 +150,7 @@ impl Keeper {
         });
         Beat {
             claims: claims.collect(),
-            keeper,
+            manager,
             number,
             sent: now,
             failed: "the call was dropped".to_owned(),
@@ -214,7 +214,7 @@ impl Keeper {
                 let news = (held.wanted || !overtaken) && !grant.set_wanted(held.wanted);
                 drop(table);
                 if held.wanted && news {
-                    self.look(&grant);
+                    self.observer.grant_changed(&grant);
                 }
             }
             // The push was lost; this repairs it.
@@ -233,7 +233,7 @@ impl Keeper {
             }
             // The grant was pushed while this answer was on its way.
             (Standing::Waiting { .. }, Some(_)) if overtaken => entry.heard(sent, overtaken),
-            // Gone, or held under another fence: what we had ended.
+            // Gone, or held under another fence: our grant has ended.
             _ => {
                 let late = entry.valid_until() <= self.clock.now();
                 let why = if late {
@@ -247,7 +247,7 @@ impl Keeper {
     }
 
     /// Tells the grants whose time is over, and looks at those parked long enough.
-    fn tell_what_ended(&self) {
+    fn tell_ended(&self) {
         let now = self.clock.now();
         let mut ended: Vec<(Arc<Grant>, bool)> = Vec::new();
         let mut parked: Vec<Arc<Grant>> = Vec::new();
@@ -269,25 +269,28 @@ impl Keeper {
         }
         for (grant, minimum) in ended {
             grant.lose(Ended::Expired);
-            // The engine may still have it. What we no longer trust, others need not wait for, unless its minimum hold
-            // is to keep them out: then it goes when that is over.
+            // The engine may still have it. Others need not wait for a grant that is lost to us, unless its minimum
+            // hold is to keep them out: then it goes when that is over.
             if !minimum {
                 self.discard(&grant);
-                self.look(&grant);
+                self.observer.grant_changed(&grant);
             }
         }
-        parked.iter().for_each(|grant| self.look(grant));
+        parked
+            .iter()
+            .for_each(|grant| self.observer.grant_changed(grant));
     }
 }
 
-/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out. It is made before
-/// the task is, which may be dropped without ever having run.
-pub(super) struct Renewals(pub(super) Weak<Keeper>);
+/// Tells every grant when the runtime that renews them goes: from then on each of them only runs out, and the client gives
+/// no other. It is made before the task is, which may be dropped without ever having run.
+pub(super) struct Renewals(pub(super) Weak<Manager>);
 
 impl Drop for Renewals {
     fn drop(&mut self) {
-        if let Some(keeper) = self.0.upgrade() {
-            keeper.all_lost("the runtime that connected the client is gone");
+        if let Some(manager) = self.0.upgrade() {
+            manager.reaper.progress.close();
+            manager.all_lost("the runtime that connected the client is gone");
         }
     }
 }
@@ -300,20 +303,20 @@ mod tests {
     use crate::name::Name;
     use crate::session::Confirmed;
 
-    async fn lock(keeper: &Keeper) -> Arc<Grant> {
+    async fn lock(manager: &Manager) -> Arc<Grant> {
         let name = Name::new("x").unwrap();
         let claim = Claim::new(name, Mode::Mutex, Duration::from_secs(3));
-        let granted = keeper
-            .ask(claim, true, &Confirmed::default())
+        let granted = manager
+            .acquire(claim, true, &Confirmed::default())
             .await
             .unwrap();
-        granted.expect("nobody else is there")
+        granted.expect("no other client is there")
     }
 
     /// Lets the heartbeat task run as far as it gets, and says when it means to wake.
-    async fn planned(keeper: &Keeper) -> Micros {
+    async fn planned(manager: &Manager) -> Micros {
         tokio::task::yield_now().await;
-        keeper.asleep_until.load(Ordering::SeqCst)
+        manager.asleep_until.load(Ordering::SeqCst)
     }
 
     #[tokio::test(start_paused = true)]
@@ -321,19 +324,26 @@ mod tests {
         let clock = Clock::simulated();
         let engine = Memory::new(clock.clone());
         let who = Identity::of_this_process();
-        let keeper = Keeper::open(&engine, &who, &clock).await.unwrap();
+        let observer = Arc::<crate::turns::Queues>::default();
+        let manager = Manager::open(&engine, &who, &clock, observer)
+            .await
+            .unwrap();
         // Gone again before the task has run once.
-        let _ = keeper.give_back(&lock(&keeper).await).await.unwrap();
-        let wake = planned(&keeper).await;
+        let _ = manager.release(&lock(&manager).await).await.unwrap();
+        let wake = planned(&manager).await;
         assert_eq!(wake, clock.now() + 1_000_000, "a third of the lease");
         for _ in 0..3 {
             tokio::time::advance(Duration::from_millis(10)).await;
-            let grant = lock(&keeper).await;
-            assert_eq!(planned(&keeper).await, wake);
-            let _ = keeper.give_back(&grant).await.unwrap();
-            assert_eq!(planned(&keeper).await, wake);
+            let grant = lock(&manager).await;
+            assert_eq!(planned(&manager).await, wake);
+            let _ = manager.release(&grant).await.unwrap();
+            assert_eq!(planned(&manager).await, wake);
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(planned(&keeper).await, Micros::MAX, "nothing is left to do");
+        assert_eq!(
+            planned(&manager).await,
+            Micros::MAX,
+            "nothing is left to do"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use super::answer::within;
+use super::timeout::within;
 use crate::claim::Claim;
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::Session;
@@ -20,7 +20,7 @@ pub(super) struct Job {
     _open: Open<Arc<Progress>>,
 }
 
-/// Sending never blocks and works outside a runtime; what cannot be sent any more ends with its lease.
+/// Sending never blocks and works outside a runtime; a claim that cannot be sent any more ends with its lease.
 pub(super) struct Reaper {
     jobs: mpsc::UnboundedSender<Job>,
     pub(super) progress: Arc<Progress>,
@@ -84,7 +84,7 @@ impl Reaper {
         Self { jobs, progress }
     }
 
-    pub(super) fn give_back(&self, claim: Arc<Claim>, used: u32) {
+    pub(super) fn release(&self, claim: Arc<Claim>, used: u32) {
         let _open = Open::new(self.progress.clone());
         // Without a runtime to run on, the lease ends it.
         let _ = self.jobs.send(Job { claim, used, _open });

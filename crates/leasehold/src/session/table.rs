@@ -1,4 +1,4 @@
-//! All claims of one client: what is asked for, what waits, what is held.
+//! All claims of one client: asked for, waiting, held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) due: Micros,
     /// The heartbeat under way for it.
     pub(super) beating: Option<Beating>,
-    /// Whether a holder asked for it to be given up.
+    /// Whether the holder was asked to give it up.
     pub(super) asked: bool,
     /// Whether an event said that another session waits for it.
     pub(super) wanted: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Parked {
     pub(crate) reusable: bool,
 }
 
-/// What an event or a heartbeat said of a claim.
+/// The content of an event, or of a heartbeat's answer, about a claim.
 pub(super) enum News {
     Granted(Held),
     Ended(Ended),
@@ -94,7 +94,6 @@ pub(super) enum Told {
 
 impl Entry {
     pub(super) fn new(lease: Duration, keep_alive: bool, confirmed: Confirmed) -> Self {
-        confirmed.set(false);
         Self {
             phase: Phase::Asking { early: None },
             lease,
@@ -111,6 +110,11 @@ impl Entry {
     /// The engine acknowledged a word that was sent then. `overtaken`: an event came in between, and stands.
     pub(super) fn heard(&mut self, sent: Micros, overtaken: bool) {
         let planned = self.due;
+        // The last word of a fixed lease may be late: the lease counts from the grant all the same.
+        let sent = match &self.phase {
+            Phase::Held { grant, .. } if !self.keep_alive => sent.min(grant.since),
+            _ => sent,
+        };
         self.said = self.said.max(sent);
         self.due = self.said.saturating_add(micros(self.lease) / 3);
         if let Phase::Held { grant, .. } = &self.phase {
@@ -206,7 +210,7 @@ impl Entry {
         match &self.phase {
             Phase::Asking { .. } => Micros::MAX,
             Phase::Waiting { .. } => due,
-            // What is lost in its minimum hold waits for the end of that.
+            // A grant lost in its minimum hold waits for the end of that.
             Phase::Held {
                 grant,
                 parked: Some(kept),

@@ -1,8 +1,8 @@
-//! What becomes of a grant when a turn on it ends, or something about it changes.
+//! The next use of a grant when a turn on it ends, or something about it changes.
 
 use std::sync::Arc;
 
-use super::local::{Local, send};
+use super::queue::{Queue, send};
 use super::state::{Active, Idle, State, Wakes};
 use super::turn::End;
 use crate::claim::Mode;
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::session::{Grant, Parked, State as Validity};
 
-impl Local {
+impl Queue {
     /// A turn ended: hand the grant over, keep it, or give it back. Looks at the clock, so that the grant knows
     /// afterwards whether it is lost.
     pub(super) fn finish(self: &Arc<Self>, grant: &Arc<Grant>, fence: Fence) -> End {
@@ -46,7 +46,7 @@ impl Local {
         let now = self.now();
         let active = &mut state.actives[index];
         if active.users.is_empty()
-            && !lost
+            && self.manager.has(&active.grant)
             && let Some(until) = active.at_least
             && now < until
         {
@@ -67,7 +67,7 @@ impl Local {
         state.forget(index, now);
         // The task that waited for this grant now goes to the engine.
         state.advance(self, wakes);
-        End::GiveBack
+        End::Release
     }
 
     /// Whether a grant without a user is kept for this process.
@@ -77,26 +77,26 @@ impl Local {
             && !grant.is_wanted()
             && !grant.is_asked()
             && grant.has_fences()
-            && !self.keeper.is_closing()
+            && !self.manager.is_closing()
             && self.turns.strong_count() > 0
     }
 
     fn park(self: &Arc<Self>, active: &mut Active, kept: Parked) {
         active.idle = Some(Idle {
             kept,
-            _home: self.clone(),
+            _queue: self.clone(),
         });
-        self.keeper.park(&active.grant, Some(kept));
+        self.manager.park(&active.grant, Some(kept));
     }
 
     /// Gives back what only lingers.
-    pub(super) fn give_up_idle(&self) {
+    pub(super) fn release_idle(&self) {
         // One at a time: the lock is not held while the grant is given back.
         while let Some(grant) = {
             let mut state = self.state.lock();
             state.take_idle(|_| true)
         } {
-            self.keeper.discard(&grant);
+            self.manager.discard(&grant);
         }
     }
 
@@ -112,8 +112,8 @@ impl Local {
         let over = active.users.is_empty()
             && active.idle.as_ref().is_some_and(|idle| {
                 let wanted = grant.is_wanted() || grant.is_asked();
-                let no_use = wanted || grant.state() == Validity::Lost;
-                idle.kept.until <= now || (idle.kept.reusable && no_use)
+                let gone = !self.manager.has(grant);
+                gone || idle.kept.until <= now || (idle.kept.reusable && wanted)
             });
         if over {
             state.forget(index, now);
@@ -121,7 +121,7 @@ impl Local {
         state.advance(self, &mut wakes);
         drop(state);
         if over {
-            self.keeper.discard(grant);
+            self.manager.discard(grant);
         }
         send(wakes);
     }
@@ -135,7 +135,7 @@ impl Local {
     ) -> Result<()> {
         self.begin_downgrade(grant, fence)?;
         let mut settling = Settling(self, grant, false);
-        self.keeper.downgrade(grant, Mode::Read).await?;
+        self.manager.downgrade(grant, Mode::Read).await?;
         settling.2 = true;
         Ok(())
     }
@@ -160,13 +160,13 @@ impl Local {
 
 /// A downgrade under way. Dropped before the engine's yes, it leaves a grant of which only the engine knows the mode:
 /// no other task gets a turn at it, and it is given back when its guard goes.
-struct Settling<'a>(&'a Arc<Local>, &'a Arc<Grant>, bool);
+struct Settling<'a>(&'a Arc<Queue>, &'a Arc<Grant>, bool);
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
-        let Self(local, grant, done) = *self;
+        let Self(queue, grant, done) = *self;
         let mut wakes = Wakes::new();
-        let mut state = local.state.lock();
+        let mut state = queue.state.lock();
         if let Some(index) = state.find(grant) {
             let active = &mut state.actives[index];
             active.settling = false;
@@ -174,7 +174,7 @@ impl Drop for Settling<'_> {
                 active.keep_to_itself();
             }
         }
-        state.advance(local, &mut wakes);
+        state.advance(queue, &mut wakes);
         drop(state);
         send(wakes);
     }

@@ -1,8 +1,8 @@
-//! Who may re-enter.
+//! Owners, which may re-enter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Somebody who may re-enter a lock that he holds, wherever he runs.
+/// May re-enter a lock that it holds, in every task that has it.
 ///
 /// By default a re-entrant lock belongs to the current tokio task (to the thread, in the blocking API). An explicit
 /// owner can travel between tasks.
@@ -37,7 +37,7 @@ impl Owner {
     }
 }
 
-/// Who runs: a task where there is one, the thread otherwise.
+/// The running code: a task where there is one, the thread otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Task(tokio::task::Id),

@@ -58,3 +58,29 @@ impl Terms {
         Err(Error::new(ErrorKind::Invalid, Step::Claim, what))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Terms)) -> bool {
+        let mut terms = Terms::default();
+        change(&mut terms);
+        terms.check().is_err()
+    }
+
+    #[test]
+    fn leases_have_bounds_and_a_fixed_one_covers_its_minimum() {
+        let (shortest, day) = (Duration::from_millis(20), Duration::from_secs(86_400));
+        let moment = Duration::from_micros(1);
+        assert!(!refused(|terms| terms.lease = shortest) && !refused(|terms| terms.lease = day));
+        assert!(refused(|terms| terms.lease = shortest - moment));
+        assert!(refused(|terms| terms.lease = day + moment));
+        let fixed = |min_hold| {
+            move |terms: &mut Terms| (terms.keep_alive, terms.min_hold) = (false, min_hold)
+        };
+        assert!(!refused(fixed(Terms::default().lease)));
+        assert!(refused(fixed(Terms::default().lease + moment)));
+        assert!(!refused(|terms| terms.min_hold = terms.lease + moment));
+    }
+}

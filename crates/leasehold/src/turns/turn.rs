@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ask::Ask;
-use super::local::Local;
+use super::queue::Queue;
+use super::request::Request;
 use crate::engine::Release;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
@@ -13,24 +13,24 @@ use crate::session::Grant;
 /// One use of a grant by one task. Dropping it ends the turn, in the background where the engine must be told.
 pub(crate) struct Turn {
     /// None once it has ended.
-    local: Option<Arc<Local>>,
+    queue: Option<Arc<Queue>>,
     grant: Arc<Grant>,
     fence: Fence,
 }
 
-/// What to do with a grant when a turn on it has ended.
+/// The use of a grant after a turn on it has ended.
 pub(super) enum End {
     /// Another task uses it, or it is kept for a while.
     Kept,
     /// No task needs it: give it back.
-    GiveBack,
+    Release,
 }
 
 impl Turn {
-    pub(super) fn new(local: Arc<Local>, grant: Arc<Grant>, fence: Fence) -> Self {
-        let local = Some(local);
+    pub(super) fn new(queue: Arc<Queue>, grant: Arc<Grant>, fence: Fence) -> Self {
+        let queue = Some(queue);
         Self {
-            local,
+            queue,
             grant,
             fence,
         }
@@ -47,69 +47,71 @@ impl Turn {
     /// Ends the turn and says whether the lock was still held.
     pub(crate) async fn release(mut self) -> Result<Release> {
         match self.end() {
-            Some(local) => local.keeper().give_back(&self.grant).await,
+            Some(queue) => queue.manager().release(&self.grant).await,
             None if self.grant.why_lost().is_some() => Ok(Release::Gone),
             None => Ok(Release::Released),
         }
     }
 
     /// Ends the turn, once. Says where the grant is to be given back, if it is.
-    fn end(&mut self) -> Option<Arc<Local>> {
-        let local = self.local.take()?;
-        match local.finish(&self.grant, self.fence) {
-            End::GiveBack => Some(local),
+    fn end(&mut self) -> Option<Arc<Queue>> {
+        let queue = self.queue.take()?;
+        match queue.finish(&self.grant, self.fence) {
+            End::Release => Some(queue),
             End::Kept => None,
         }
     }
 
     /// Goes on as a reader.
     pub(crate) async fn downgrade(&self) -> Result<()> {
-        let Some(local) = &self.local else {
+        let Some(queue) = &self.queue else {
             return Ok(());
         };
-        local.downgrade(&self.grant, self.fence).await
+        queue.downgrade(&self.grant, self.fence).await
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(local) = self.end() {
-            local.keeper().discard(&self.grant);
+        if let Some(queue) = self.end() {
+            queue.manager().discard(&self.grant);
         }
     }
 }
 
 /// The right of one task at a time to go to the engine for a name. Dropping it lets the next one go.
-pub(super) struct Front {
+pub(super) struct EngineTurn {
     /// None once it was used.
-    local: Option<Arc<Local>>,
+    queue: Option<Arc<Queue>>,
 }
 
-impl Front {
-    pub(super) fn new(local: &Arc<Local>) -> Self {
-        let local = Some(local.clone());
-        Self { local }
+impl EngineTurn {
+    pub(super) fn new(queue: &Arc<Queue>) -> Self {
+        let queue = Some(queue.clone());
+        Self { queue }
     }
 
-    /// The engine, or the way to it, failed. What concerns this request alone lets the next task go.
+    /// The engine, or the way to it, failed. An error of this request alone lets the next task go.
     pub(super) fn failed(mut self, error: &Error, lease: Duration) {
         if error.is_for_all()
-            && let Some(local) = self.local.take()
+            && let Some(queue) = self.queue.take()
         {
-            local.fail_front(error, lease);
+            queue.fail_engine(error, lease);
         }
     }
 
     /// The engine said yes.
-    pub(super) fn granted(mut self, ask: &Ask, grant: Arc<Grant>) -> Option<Turn> {
-        self.local.take().map(|local| local.enter(ask, grant, true))
+    pub(super) fn granted(mut self, request: &Request, grant: Arc<Grant>) -> Option<Turn> {
+        self.queue
+            .take()
+            .map(|queue| queue.enter(request, grant, true))
     }
 }
 
-impl Drop for Front {
+impl Drop for EngineTurn {
     fn drop(&mut self) {
-        if let Some(local) = &self.local {
-            local.leave_front();
+        if let Some(queue) = &self.queue {
+            queue.leave_engine();
         }
     }
 }

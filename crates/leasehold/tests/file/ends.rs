@@ -107,7 +107,7 @@ async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
 }
 
 #[tokio::test]
-async fn a_grant_skips_those_who_died_in_line() {
+async fn a_grant_skips_dead_waiters() {
     let dir = temp();
     let engine = File::at(dir.path(), Clock::boot()).unwrap();
     let (holder, _) = session(&engine).await;
@@ -119,7 +119,7 @@ async fn a_grant_skips_those_who_died_in_line() {
     let _ = last.claim(&waits).await.unwrap();
     drop(dead);
     assert_eq!(holder.release(&held, 1).await.unwrap(), Release::Released);
-    // Before anybody's watcher had a chance to run.
+    // Before a watcher had a chance to run.
     let lines = engine.inspect(&Query::all()).await.unwrap();
     assert_eq!((lines[0].holders.len(), lines[0].waiters.len()), (1, 0));
     let _ = granted(&told, &waits).await;

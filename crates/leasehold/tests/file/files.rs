@@ -1,4 +1,4 @@
-//! What is in the directory, and what others may do to it.
+//! The files in the directory, and damage by other programs.
 
 use super::*;
 
@@ -33,7 +33,7 @@ async fn removes_the_files_of_idle_names_while_it_lives() {
 }
 
 #[tokio::test]
-async fn only_this_user_can_read_what_it_makes() {
+async fn only_this_user_can_read_its_files() {
     let dir = temp();
     let a = client(&dir.path().join("new")).await;
     let _held = a.mutex("x").lock().await.unwrap();
@@ -130,7 +130,7 @@ async fn a_session_that_was_never_closed_leaves_no_idle_file() {
 }
 
 #[tokio::test]
-async fn what_a_killed_process_left_is_cleared_away() {
+async fn files_of_a_killed_process_are_cleared_away() {
     let dir = temp();
     let engine = File::at(dir.path(), Clock::boot()).unwrap();
     let (dead, _) = session(&engine).await;

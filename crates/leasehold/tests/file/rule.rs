@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a random history does to two sessions.
+/// One step of a random history of two sessions.
 #[derive(Debug, Clone)]
 enum Step {
     Claim {

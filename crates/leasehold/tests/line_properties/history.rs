@@ -1,4 +1,4 @@
-//! Random histories: what is done to a line, and when.
+//! Random histories: operations on a line, and when.
 
 use leasehold::engine::{ClaimId, Mode, SessionId};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) enum Time {
     ToDeadline(Index, bool),
 }
 
-/// One step as it is drawn; what it means depends on the line it meets.
+/// One step as it is drawn; its meaning depends on the line it meets.
 #[derive(Debug, Clone)]
 pub(crate) struct Draw {
     pub(crate) time: Time,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use leasehold::Fence;
 use leasehold::engine::{Mode, Release, Standing};
-use leasehold::line::{Ask, Change, Line, Moment, Refusal, What};
+use leasehold::line::{Ask, Change, LINE_MAX, Line, Moment, Place, Refusal, What};
 use proptest::test_runner::{Config, TestRunner};
 
 use history::{CLAIMS, Draw, Floor, KINDS, Kind, Time, claim_id, history, session_of};
@@ -157,6 +157,7 @@ impl Run<'_> {
                 Answer::Claim(Err(Refusal::Capacity(_))) => "refused: capacity",
                 Answer::Claim(Err(Refusal::Weight)) => "refused: weight",
                 Answer::Claim(Err(Refusal::Fences)) => "refused: fences",
+                Answer::Claim(Err(Refusal::Full)) => panic!("few claims are no full line"),
                 Answer::Heartbeat(Standing::Held(_)) => "heartbeat: held",
                 Answer::Heartbeat(Standing::Waiting { .. }) => "heartbeat: waiting",
                 Answer::Heartbeat(_) => "heartbeat: gone",
@@ -202,7 +203,7 @@ fn apply(line: &mut Line, op: &Op, at: Moment) -> (Answer, Vec<Change>) {
     }
 }
 
-/// A repeated message changes nothing and gets the same answer; what was released is gone.
+/// A repeated message changes nothing and gets the same answer; a released claim is gone.
 fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     let still_there = line.places().all(|place| place.deadline > at.now);
     if op.asker().is_none() || !still_there {
@@ -217,7 +218,7 @@ fn asked_twice(line: &Line, op: &Op, at: Moment, answer: &Answer) {
     }
 }
 
-/// It makes no difference whether somebody swept just before.
+/// A sweep just before makes no difference.
 fn swept_before(mut line: Line, after: &Line, op: &Op, at: Moment, said: (&Answer, &Vec<Change>)) {
     if matches!(op, Op::SweepDead(_)) {
         // A sweep before it might grant to the dead first.
@@ -263,4 +264,32 @@ fn random_histories_follow_the_rule() {
         seen.values().all(|count| *count >= 20),
         "something hardly happened"
     );
+}
+
+/// A line ends: the next claim that would wait is refused, a try is busy, and a claim in the line is renewed.
+#[test]
+fn a_full_line_refuses_the_next_waiter() {
+    let ask = |id: usize, waits| Ask {
+        id: leasehold::engine::ClaimId::from_u128(id as u128),
+        session: leasehold::engine::SessionId::from_u128(1),
+        mode: Mode::Mutex,
+        lease: 1_000,
+        waits,
+    };
+    let at = Moment { now: 5, floor: 0 };
+    let place = |id| Place {
+        id: ask(id, true).id,
+        session: ask(id, true).session,
+        weight: 1,
+        lease: 1_000,
+        since: 0,
+        deadline: 1_000,
+        fence: (id == 0).then_some(Fence::new(1)),
+    };
+    let mut line = Line::restore(1, 256, (0..LINE_MAX).map(place).collect());
+    assert_eq!(line.claim(&ask(LINE_MAX, true), at).0, Err(Refusal::Full));
+    assert_eq!(line.claim(&ask(LINE_MAX, false), at).0, Ok(Standing::Busy));
+    assert!(line.claim(&ask(7, true), at).0.is_ok());
+    let _ = line.release(ask(0, true).id, 1, at);
+    assert!(line.claim(&ask(LINE_MAX, true), at).0.is_ok());
 }

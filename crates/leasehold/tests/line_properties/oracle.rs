@@ -1,4 +1,4 @@
-//! The rule again, as slowly and plainly as possible: every grant ever made is remembered, and who holds is found by
+//! The rule again, as slowly and plainly as possible: every grant ever made is remembered, and the holders are found by
 //! walking the line from its front.
 
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Oracle {
         }
     }
 
-    /// The largest fence that anybody may have used or may still use.
+    /// The largest fence that a holder may have used or may still use.
     pub(crate) fn spent(&self) -> u64 {
         let ends = self.grants.iter().map(|grant| grant.end);
         ends.max().unwrap_or(0).max(self.start)
@@ -152,7 +152,7 @@ impl Oracle {
             return Release::Gone;
         };
         let place = self.line.remove(at);
-        // What was reserved last can be given out again, but for what was used.
+        // The block reserved last can be given out again, but for its used part.
         if let (Some(first), Some(last)) = (place.fence, self.grants.last_mut())
             && last.first == first.get()
         {

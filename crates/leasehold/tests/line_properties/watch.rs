@@ -1,4 +1,4 @@
-//! What must hold after every step, said without knowing how the rule is carried out.
+//! Invariants after every step, written without knowing how the rule is carried out.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ impl Step<'_> {
         }
     }
 
-    /// Nobody changes places; only a claim joins, at the end.
+    /// Claims keep their order; only a new one joins, at the end.
     fn order(&self) {
         let stayed = self.before.iter().filter(|place| self.stayed(place));
         let stayed: Vec<ClaimId> = stayed.map(|place| place.id).collect();
@@ -156,14 +156,14 @@ impl Step<'_> {
                 let told = self.changes.iter().filter(|c| c.claim == old.id);
                 assert!(
                     told.clone().any(|c| c.what == what),
-                    "nobody told {:?}",
+                    "no session was told of {:?}",
                     old.id
                 );
             }
         }
     }
 
-    /// Every grant to somebody who did not ask is told once, to the right session; nothing else is.
+    /// Every grant to a claim that did not ask is told once, to the right session; nothing else is.
     fn reports(&self) {
         let grants = |id: ClaimId| {
             let told = self.changes.iter().filter(move |c| c.claim == id);

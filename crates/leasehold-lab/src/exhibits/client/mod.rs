@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use crate::Outcome;
 
-/// Both ends of a channel: whoever is granted tells it.
+/// Both ends of a channel: a client that is granted tells it.
 type Post<T> = (UnboundedSender<T>, UnboundedReceiver<T>);
 
-/// What a client believes.
+/// A client's belief.
 struct Held {
     /// 0 where there are none.
     fence: u64,
@@ -46,10 +46,10 @@ trait Lock: Send {
         poll(self, name, patience, desk).await
     }
 
-    /// What the caller is told: whether it had held the lock until then.
+    /// Whether the caller is told that it had held the lock until then.
     async fn unlock(&mut self, desk: &mut Desk) -> Outcome<bool>;
 
-    /// What it now believes, in words; broken locks do not look.
+    /// Its present belief, in words; broken locks do not look.
     fn look(&self) -> String {
         "as before".to_owned()
     }
@@ -78,7 +78,7 @@ async fn poll<L: Lock + ?Sized>(
     }
 }
 
-/// Who the client is, and what it is told.
+/// The client's name, and its commands.
 struct Desk {
     who: String,
     lease: Duration,

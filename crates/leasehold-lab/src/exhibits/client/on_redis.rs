@@ -26,7 +26,7 @@ enum Take {
     SetNxExpire,
     /// `SET NX PX`.
     SetNxPx,
-    /// The end of the lease in the value, by the clock of whoever writes it.
+    /// The end of the lease in the value, by the clock of the client that writes it.
     GetSet,
     /// The same `SET NX PX` on a majority.
     Majority,
@@ -47,7 +47,7 @@ enum Give {
     Misread,
 }
 
-/// What else goes wrong.
+/// A second mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slip {
     None,
@@ -165,7 +165,7 @@ impl Broken {
         Ok(over && self.ask(&["GETSET", &key, &end])? == old)
     }
 
-    /// On every node there is; what the last one answered.
+    /// On every node there is; the answer of the last one.
     fn delete_own(&mut self) -> Outcome<String> {
         let (key, id) = (&self.key, &self.id);
         if self.nodes.len() == 1 {
@@ -179,7 +179,7 @@ impl Broken {
         Ok(answer)
     }
 
-    /// Writes the key every third of a lease. Nobody stops it.
+    /// Writes the key every third of a lease. The release does not stop it.
     fn start_watchdog(&self, px: String) -> Outcome<()> {
         let mut redis = Redis::connect(&self.url)?;
         let (key, id) = (self.key.clone(), self.id.clone());

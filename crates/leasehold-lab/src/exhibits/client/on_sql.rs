@@ -29,12 +29,12 @@ pub(super) async fn open(word: &str, url: &str) -> Outcome<Option<Box<dyn Lock>>
     })))
 }
 
-/// What the row of a lock has.
+/// The columns of a lock's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     /// A name.
     Bare,
-    /// A name and an end, and nobody's name.
+    /// A name and an end, and no owner.
     NoOwner,
     /// The same; an old row is deleted before the new one is written, in one transaction.
     DeleteAndInsert,

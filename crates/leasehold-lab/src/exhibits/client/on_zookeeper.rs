@@ -43,7 +43,7 @@ async fn create(client: &Client, data: &str) -> Outcome<bool> {
     }
 }
 
-/// One node; whose name is in it holds the lock.
+/// One node; the client whose name is in it holds the lock.
 struct Named {
     client: Client,
 }
@@ -65,10 +65,9 @@ impl Lock for Named {
     }
 }
 
-/// One node that everybody watches.
+/// One node that every waiter watches.
 struct Herd {
     host: String,
-    /// Who holds.
     holder: Client,
     op: u64,
     log: Log,
@@ -113,7 +112,7 @@ impl Herd {
         Ok(())
     }
 
-    /// The holder deletes the node; whoever is first makes the next.
+    /// The holder deletes the node; the first client makes the next.
     async fn pass_on(&mut self) -> Outcome<()> {
         let log = match self.op {
             0 => self.log.clone(),
@@ -127,7 +126,7 @@ impl Herd {
         };
         log.note(self.op, told);
         let next = self.granted.1.recv().await;
-        (self.op, self.holder) = next.ok_or("nobody is left")?;
+        (self.op, self.holder) = next.ok_or("no client is left")?;
         Ok(())
     }
 }

@@ -61,14 +61,14 @@ impl Lock for Ours {
                 Duration::ZERO => mutex.try_lock().await,
                 left => mutex.lock_within(left).await,
             };
-            // An answer that was lost is an error: whoever has the patience asks again.
+            // An answer that was lost is an error: a client that has the patience asks again.
             match asked {
                 Err(error) if error.may_have_happened() && clock.now() < end => unclear = true,
                 Ok(None) if unclear => return Err("its time ran out without a clear answer".into()),
                 asked => break asked,
             }
         };
-        // It is one step: whoever stands still in it stands still before the answer, or after it.
+        // It is one step: a client that stands still in it does so before the answer, or after it.
         desk.halfway().await;
         self.guard = asked?;
         Ok(self.guard.as_ref().map(held))
@@ -155,7 +155,7 @@ impl Crowd {
     }
 
     async fn pass_on(&mut self) -> Outcome<()> {
-        let (op, guard) = self.holder.take().ok_or("nobody holds")?;
+        let (op, guard) = self.holder.take().ok_or("no client holds")?;
         let log = match op {
             0 => self.log.clone(),
             op => self.log.of(format!("crowd/{op}")),

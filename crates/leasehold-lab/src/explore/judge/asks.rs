@@ -19,7 +19,7 @@ pub struct Ask {
     pub id: AskId,
     /// Of which client.
     pub client: usize,
-    /// Of whom.
+    /// The owner.
     pub who: Who,
     /// For which names.
     pub names: Vec<usize>,
@@ -35,7 +35,7 @@ pub struct Ask {
     stamps: u64,
     /// The largest fence of each name whose turn was over when this began.
     pub(super) ended: Vec<u64>,
-    /// What the same holder had when this began: its id and fence.
+    /// The outer hold of the same holder when this began: its id and fence.
     pub(super) outer: Option<(u64, u64)>,
 }
 
@@ -145,7 +145,7 @@ impl State {
         names.iter().map(|name| self.lines[*name].stamp).sum()
     }
 
-    /// What was asked for may be in the way for as long as it takes to give it back.
+    /// A request may be in the way for as long as its release takes.
     fn cools(&mut self, ask: &Ask) {
         let min_hold = ask.terms.min_hold.as_micros() as u64;
         let until = self.now() + self.slack() + min_hold;
@@ -202,22 +202,29 @@ impl State {
                 downgraded: false,
                 lost: false,
                 id: self.next,
+                asked: ask.id,
             };
-            let again = self.reentered(ask, &hold);
-            if let Some(first) = again {
-                // The first turn's terms are those of the grant; its minimum counts from its own begin.
-                hold.terms = Terms {
-                    min_hold: Duration::ZERO,
-                    ..first
-                };
+            let first = self.reentered(ask, &hold);
+            let again = first.is_some();
+            // The call that asked first has the turn, also if it is told after one that re-entered it.
+            let own = first.is_none_or(|(asked, _)| ask.id < asked);
+            match first {
+                Some((_, terms)) if !own => hold.terms = inner(terms),
+                Some(_) => self.entered_before(&hold),
+                None => {}
             }
-            let again = again.is_some();
-            self.lines[name].last = Some((hold.fence, hold.client, hold.who, hold.terms));
+            self.lines[name].last = Some((
+                hold.fence,
+                hold.client,
+                hold.who,
+                hold.terms,
+                first.map_or(ask.id, |(asked, _)| asked.min(ask.id)),
+            ));
             if self.is_valid(&hold) {
                 self.see_turn(ask, &hold, again);
             }
-            if let (false, Some(fact)) = (again, self.fact_mut(name, hold.fence)) {
-                fact.turns += 1;
+            if let (true, Some(fact)) = (own, self.fact_mut(name, hold.fence)) {
+                fact.turns += u64::from(!again);
                 fact.lingers |= !ask.terms.linger.is_zero();
                 fact.fixed |= !ask.terms.keep_alive;
             }
@@ -226,6 +233,14 @@ impl State {
             self.holds.push(hold);
         }
         ids
+    }
+
+    /// Guards that were told before this one re-entered its turn: its terms are theirs.
+    fn entered_before(&mut self, own: &Hold) {
+        let twin = |other: &&mut Hold| other.fence == own.fence && other.name == own.name;
+        for other in self.holds.iter_mut().filter(twin) {
+            other.terms = inner(own.terms);
+        }
     }
 
     fn busy(&mut self, ask: &Ask) {
@@ -280,7 +295,26 @@ impl State {
         }
     }
 
+    /// Whether the call could never be granted: a reader that asks to write, a minimum beyond a fixed lease.
+    fn is_invalid(&self, ask: &Ask) -> bool {
+        let near = |client: usize, who: Who, name: usize| {
+            client == ask.client && who == ask.who && ask.names.contains(&name)
+        };
+        // A turn of the same owner may not have been told yet.
+        let holds = |hold: &Hold| near(hold.client, hold.who, hold.name);
+        let asks = |other: &Ask| near(other.client, other.who, other.names[0]);
+        let upgrades = ask.terms.again != super::Again::No && ask.want != Want::Read;
+        let beyond = ask.terms.min_hold > self.lease_of(&ask.terms) && !ask.terms.keep_alive;
+        beyond || (upgrades && (self.holds.iter().any(holds) || self.asks.iter().any(asks)))
+    }
+
     fn failed(&mut self, ask: &Ask, error: &Error) {
+        if error.kind() == ErrorKind::Invalid && !self.is_invalid(ask) {
+            self.accuse(
+                "P17",
+                format!("a call was refused without a reason: {error}"),
+            );
+        }
         let hit = !self.program.hits.is_empty();
         // A front of the same client that fails takes those behind it along.
         let hasty = !self.near(self.program.world.lease / 20);
@@ -297,6 +331,14 @@ impl State {
                 format!("nothing had gone wrong, and a call failed: {error}"),
             );
         }
+    }
+}
+
+/// The terms of a guard that re-entered: the first turn's are those of the grant; its minimum counts from its own begin.
+const fn inner(terms: Terms) -> Terms {
+    Terms {
+        min_hold: Duration::ZERO,
+        ..terms
     }
 }
 

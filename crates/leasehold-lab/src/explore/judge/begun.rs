@@ -1,27 +1,28 @@
-//! What has to hold when a turn begins.
+//! Invariants at the beginning of a turn.
 
 use std::time::Duration;
 
 use leasehold::engine::Micros;
 
-use super::super::program::{Kind, Terms};
-use super::{Ask, Hold, State};
+use super::super::program::{Kind, Patience, Terms, Want};
+use super::{Ask, AskId, Hold, State};
 
 impl State {
-    /// The terms of the turn that this one re-entered, also if that has ended meanwhile.
-    pub(super) fn reentered(&self, ask: &Ask, hold: &Hold) -> Option<Terms> {
+    /// The call and the terms of the turn with the same fence, also if that has ended meanwhile.
+    pub(super) fn reentered(&self, ask: &Ask, hold: &Hold) -> Option<(AskId, Terms)> {
         let twin = |other: &&Hold| other.fence == hold.fence && other.name == hold.name;
         let last = self.lines[hold.name]
             .last
-            .filter(|(fence, client, who, _)| {
+            .filter(|(fence, client, who, ..)| {
                 let same = (*fence, *client, *who) == (hold.fence, hold.client, hold.who);
                 same && ask.terms.again != super::Again::No
             });
-        let last = last.map(|(.., terms)| terms);
-        self.holds.iter().find(twin).map(|twin| twin.terms).or(last)
+        let last = last.map(|(.., terms, asked)| (asked, terms));
+        let twin = self.holds.iter().find(twin);
+        twin.map(|twin| (twin.asked, twin.terms)).or(last)
     }
 
-    /// What has to hold for a turn that begins, valid.
+    /// Invariants of a turn that begins, valid.
     pub(super) fn see_turn(&mut self, ask: &Ask, hold: &Hold, again: bool) {
         let (now, line) = (self.now(), &self.lines[hold.name]);
         let outer = ask.outer.filter(|(id, _)| {
@@ -68,6 +69,7 @@ impl State {
         }
         self.see_kept(hold, now);
         self.see_bounds(hold, now);
+        self.see_turns(ask, hold);
         if let Some(closing) = self.lives[ask.client].closing
             && (ask.began > closing || now > closing + self.slack())
         {
@@ -80,6 +82,34 @@ impl State {
                     hold.fence
                 ),
             );
+        }
+    }
+
+    /// Tasks of a client that ask for all of a name are served in order of arrival. A try waits for none, a call that
+    /// re-enters does not wait, and what is strict, or for several names, goes its own way; calls that fail may be told
+    /// late.
+    fn see_turns(&mut self, ask: &Ask, hold: &Hold) {
+        let whole =
+            |want: Want| self.lines[hold.name].kind == Some(Kind::Mutex) || want != Want::Read;
+        let shares = matches!(self.lines[hold.name].kind, Some(Kind::Permits(_)));
+        let calm = !self.program.world.faults && self.program.hits.is_empty();
+        let alone = |ask: &Ask| ask.names.len() == 1 && !ask.terms.strict && whole(ask.want);
+        let passed = self.asks.iter().find(|other| {
+            let before = other.id < ask.id && other.patience == Patience::Wait;
+            before && other.client == ask.client && other.names == ask.names && alone(other)
+        });
+        if let Some(other) = passed
+            && calm
+            && !shares
+            && ask.patience != Patience::Try
+            && ask.terms.again == super::Again::No
+            && alone(ask)
+        {
+            let what = format!(
+                "call {} of client {} passed call {}",
+                ask.id, ask.client, other.id
+            );
+            self.accuse("P15", what);
         }
     }
 

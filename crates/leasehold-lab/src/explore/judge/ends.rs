@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Whoever waits when a client is shut down is told, and what is left at its end is lost.
+    /// Waiters are told when a client is shut down, and grants left at its end are lost.
     pub(super) fn see_shutdowns(&mut self) {
         let now = self.now();
         let slack = self.slack();

@@ -1,4 +1,4 @@
-//! What the engine said of each claim, and what of it reached the client.
+//! The engine's answers about each claim, and which of them reached the client.
 
 use std::time::Duration;
 
@@ -32,16 +32,23 @@ pub(super) struct Fact {
     pub(super) turns: u64,
     /// When the last turn ended.
     pub(super) idle: Option<Micros>,
-    /// Until when it is kept for nobody.
+    /// Until when it is kept although no task uses it.
     pub(super) kept: Micros,
     /// Whether a turn asked for it to be kept for its client.
     pub(super) lingers: bool,
     /// Whether it was given back.
     left: bool,
+    left_at: Option<Micros>,
+    /// When giving it back failed, until it is tried again.
+    refused: Option<Micros>,
     pub(super) client: usize,
     lease: Duration,
     /// Whether it ends with its first lease.
     pub(super) fixed: bool,
+    /// Since when it waits in the engine, in the order of what the engine said; none once it holds.
+    pub(super) waits: Option<u64>,
+    /// Whose claim was granted since, though it came later.
+    pub(super) passed: Option<usize>,
 }
 
 impl Fact {
@@ -98,17 +105,34 @@ impl Judge {
             kept: 0,
             lingers: false,
             left: false,
+            left_at: None,
+            refused: None,
             client,
             lease: claim.lease,
             fixed: false,
+            waits: None,
+            passed: None,
         };
         let _ = state.facts.entry(claim.id).or_insert_with(fact);
     }
 
     /// A client gives a claim back.
     pub fn gives_back(&self, id: ClaimId) {
-        if let Some(fact) = self.state().facts.get_mut(&id) {
+        let state = &mut *self.state();
+        let now = state.now();
+        if let Some(fact) = state.facts.get_mut(&id) {
+            let _ = fact.left_at.get_or_insert(now);
             fact.left = true;
+            fact.refused = None;
+        }
+    }
+
+    /// The answer to that was an error.
+    pub fn not_given_back(&self, id: ClaimId) {
+        let state = &mut *self.state();
+        let now = state.now();
+        if let Some(fact) = state.facts.get_mut(&id) {
+            fact.refused = Some(now);
         }
     }
 
@@ -123,10 +147,13 @@ impl Judge {
     pub fn engine_answers(&self, id: ClaimId, answer: Option<&Standing>) -> u64 {
         let state = &mut *self.state();
         state.order += 1;
-        if let (Some(fact), Some(Standing::Held(held))) = (state.facts.get_mut(&id), answer) {
-            fact.holds(held);
+        let order = state.order;
+        match answer {
+            Some(Standing::Held(held)) => state.engine_grants(id, held),
+            Some(Standing::Waiting { .. }) => state.see_waiting(id),
+            _ => {}
         }
-        state.order
+        order
     }
 
     /// The engine made an event.
@@ -135,9 +162,7 @@ impl Judge {
         state.order += 1;
         match event {
             Event::Granted(id, held) => {
-                if let Some(fact) = state.facts.get_mut(id) {
-                    fact.holds(held);
-                }
+                state.engine_grants(*id, held);
             }
             Event::Wanted(id) => {
                 if let Some(fact) = state.facts.get_mut(id) {
@@ -204,6 +229,17 @@ impl Judge {
 }
 
 impl State {
+    fn engine_grants(&mut self, id: ClaimId, held: &Held) {
+        let Some(fact) = self.facts.get_mut(&id) else {
+            return;
+        };
+        let new = !fact.has(held.fence.get());
+        fact.holds(held);
+        if new {
+            self.see_granted(id);
+        }
+    }
+
     /// A guard whose client was told that the claim is gone is lost; one that was asked for knows it.
     pub(super) fn see_the_told(&mut self) {
         let mut bad = None;
@@ -239,6 +275,26 @@ impl State {
         }
     }
 
+    /// Giving back goes on until it succeeds, or the lease has ended the claim.
+    pub(super) fn see_given_back(&mut self) {
+        let now = self.now();
+        let given_up = self.facts.values().find(|fact| {
+            let lease = fact.lease.as_micros() as u64;
+            let pause = fact.refused.map(|refused| refused + PAUSE + self.prompt());
+            let end = fact.left_at.map_or(0, |left| left + lease);
+            let closing = self.lives[fact.client].closing.is_some();
+            pause.is_some_and(|pause| now > pause && pause < end && now < end) && !closing
+        });
+        if let Some(fact) = given_up {
+            let what = format!(
+                "client {} could not give back {}, and does not go on trying",
+                fact.client,
+                super::super::name(fact.name)
+            );
+            self.accuse("P9", what);
+        }
+    }
+
     /// A grant that none uses is given back at once, unless it lingers and none else wants it.
     pub(super) fn see_idle_grants(&mut self) {
         let now = self.now();
@@ -270,7 +326,7 @@ impl State {
                 || self.lives[fact.client].closing.is_some();
             let lease = fact.lease.as_micros() as u64;
             let expired = fact.fixed && fact.granted.is_some_and(|granted| now >= granted + lease);
-            // What was not renewed ends by itself.
+            // A claim that was not renewed ends by itself.
             let over = over || expired || fact.troubled || !self.near(fact.lease);
             !over && now > due + AT_ONCE && !used() && !asked()
         };
@@ -285,6 +341,9 @@ impl State {
         }
     }
 }
+
+/// The longest pause between two tries to give something back.
+const PAUSE: Micros = 1_000_000;
 
 /// How long giving back may take to begin: no message is waited for.
 const AT_ONCE: Micros = 5_000;

@@ -1,4 +1,4 @@
-//! What has to hold for the guards that there are, at every step.
+//! Invariants of the guards, at every step.
 
 use std::time::Duration;
 
@@ -31,7 +31,10 @@ impl State {
             let fact = self.fact(name, fence);
             let caused = fact.is_none_or(|fact| fact.ended || fact.troubled)
                 || self.lives[client].closing.is_some();
-            let in_time = !terms.keep_alive && held + self.tolerance(lease) >= lease;
+            // A fixed lease counts from its grant, also for who re-entered it.
+            let granted = fact.and_then(|fact| fact.granted).unwrap_or(now);
+            let whole = held.max(Duration::from_micros(now - granted));
+            let in_time = !terms.keep_alive && whole + self.tolerance(lease) >= lease;
             if !caused && !in_time && self.steady(lease) {
                 let what = format!(
                     "fence {fence} of {} was lost after {held:?}, and nothing had gone wrong for it",
@@ -42,7 +45,7 @@ impl State {
         }
     }
 
-    /// What a fixed lease may be shorter by on our side.
+    /// How much shorter a fixed lease may be on our side.
     pub(super) fn tolerance(&self, lease: Duration) -> Duration {
         lease / 20 + Duration::from_millis(10) + Duration::from_micros(self.prompt())
     }

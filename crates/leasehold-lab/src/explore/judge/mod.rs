@@ -1,18 +1,22 @@
 //! A simple judge beside the run: which guards say right now that they are valid, and what each client was told.
 //!
-//! It knows nothing of lines, tables or turns. What it judges, by promise:
-//! P1–P3 no more is valid than fits, at every step · P5, P16 none waits for a name that is free · P6 fences grow · P7 a
+//! It knows nothing of lines, tables or turns. It judges, by promise:
+//! P1–P3 no more is valid than fits, at every step · P4 no grant passes a claim that waits before it · P5, P16 none
+//! waits for a name that is free · P6 fences grow · P7 a
 //! loss is told, and has a cause · P8 a release tells the truth · P9, P11, P22 nothing is left at the end · P10 nothing
-//! panics · P12 a try on a free name is granted, and an outage is no "busy" · P14 who was told of its end is lost ·
-//! P15 turns are bounded · P17 who holds re-enters with its fence, and no other does · P18 all of several names, or
+//! panics · P12 a try on a free name is granted, and an outage is no "busy" · P14 a guard told of its end is lost ·
+//! P15 turns are bounded · P17 an owner re-enters with its fence, and no other does · P18 all of several names, or
 //! none · P19 a shutdown ends everything in its time · P21 fixed leases and minimum holds · P24 a writer that went on
-//! as a reader writes no more · P25 who was asked is told, and its grant serves no other.
+//! as a reader writes no more · P20 a look at the engine shows what is valid · P23 a call that is repeated says the same
+//! · P25 a holder that was asked is told, and its grant serves no other. That two names share nothing (P13) shows as P5
+//! or P12: a name that is free is waited for, or busy.
 
 mod asks;
 mod begun;
 mod ends;
 mod facts;
 mod guards;
+mod places;
 mod waits;
 
 use std::collections::HashMap;
@@ -32,7 +36,7 @@ use super::program::{Again, Fate, Kind, Program, Terms};
 pub struct Broken {
     /// Its number.
     pub promise: &'static str,
-    /// What was seen.
+    /// The observation.
     pub what: String,
     /// When, after the start.
     pub at: Duration,
@@ -55,7 +59,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What a task took.
+/// A lock that a task took.
 #[derive(Debug)]
 pub enum Taken {
     /// A guard.
@@ -77,7 +81,7 @@ impl Taken {
     }
 }
 
-/// Who may re-enter: a task, or an owner of a client.
+/// The owner that may re-enter: a task, or an owner of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// A task of the program.
@@ -87,7 +91,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// Who asks on these terms.
+    /// The owner of a request on these terms.
     pub fn of(client: usize, task: usize, terms: &Terms) -> Self {
         match terms.again {
             Again::Owner(owner) => Self::Owner(client, owner),
@@ -114,6 +118,8 @@ struct Hold {
     /// Whether its loss was seen.
     lost: bool,
     id: u64,
+    /// The call that got it.
+    asked: AskId,
 }
 
 /// Whether a guard's token says that it is lost.
@@ -125,7 +131,7 @@ impl fmt::Debug for Told {
     }
 }
 
-/// What is known of a name.
+/// The state of a name.
 #[derive(Debug, Default)]
 struct Line {
     kind: Option<Kind>,
@@ -136,7 +142,7 @@ struct Line {
     told: u64,
     /// Counts what others began.
     stamp: u64,
-    /// Until then somebody may be in the way of one who waits.
+    /// Until then a claim may be in the way of one that waits.
     busy: Micros,
     /// Until then a try of this client may be busy.
     cool: Vec<Micros>,
@@ -146,8 +152,8 @@ struct Line {
     left: Vec<Micros>,
     /// Minimum holds: until when, by which client, under which fence, of how much.
     kept: Vec<(Micros, usize, u64, u32)>,
-    /// The last turn: its fence, and whose it was.
-    last: Option<(u64, usize, Who, Terms)>,
+    /// The last turn: its fence, its owner, and the call that got it.
+    last: Option<(u64, usize, Who, Terms, AskId)>,
 }
 
 impl Line {
@@ -158,7 +164,7 @@ impl Line {
         }
     }
 
-    /// What a later turn's fence is larger than. Readers share the fences of a grant and do not order each other.
+    /// A later turn's fence is larger than this. Readers share the fences of a grant and do not order each other.
     fn ended(&self, reads: bool) -> u64 {
         match (self.kind, reads) {
             (Some(Kind::ReadWrite), true) => self.ended_whole,
@@ -323,6 +329,7 @@ impl State {
         }
         self.see_the_told();
         self.see_idle_grants();
+        self.see_given_back();
         self.see_fixed_leases();
         self.see_shutdowns();
     }

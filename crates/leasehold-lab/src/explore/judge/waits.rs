@@ -1,4 +1,4 @@
-//! What has to hold while a call waits.
+//! Invariants while a call waits.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl State {
             .asks
             .iter()
             .any(|ask| ask.names.len() > 1 && ask.names.contains(&name));
-        // Who asks with a lease shorter than messages take may stand before others of its client for ever.
+        // A task that asks with a lease shorter than messages take may stand before others of its client for ever.
         let hopeless =
             |ask: &Ask| ask.names.contains(&name) && !self.near(self.lease_of(&ask.terms));
         if held || several || self.is_sick(name) || self.asks.iter().any(hopeless) {
@@ -72,12 +72,12 @@ impl State {
         }
     }
 
-    /// Who asks during an outage is told within the lease, whoever else of its client asks.
+    /// A request during an outage is answered within the lease, whatever other tasks of its client ask.
     pub(super) fn see_outages(&mut self, name: usize) {
         let now = self.now();
         let untold = self.asks.iter().find(|ask| {
             let patience = self.program.world.lease.as_micros() as u64 + self.prompt() + 30_000;
-            // One who was at the engine and lost patience lets the next begin.
+            // A task that was at the engine and lost patience lets the next begin.
             let since = ask.began.max(self.lines[name].left[ask.client]);
             ask.names == [name]
                 && now > since + patience

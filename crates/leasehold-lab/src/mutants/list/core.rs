@@ -5,7 +5,7 @@ use crate::mutants::Mutant;
 
 pub(super) const CORE: &[Mutant] = &[
     mutant(
-        "release by anybody",
+        "any session releases any claim",
         "line.rs",
         "let Some(index) = self.find(id) else {\n            return (Release::Gone, changes);",
         "let Some(index) = self.find(id).or((PLANTED && self.held > 0).then_some(0)) else {\n            return (Release::Gone, changes);",
@@ -69,30 +69,30 @@ pub(super) const CORE: &[Mutant] = &[
     ),
     mutant(
         "validity from the answer of the claim",
-        "session/asking.rs",
+        "session/acquire.rs",
         "entry.heard(sent, false);\n        let now",
         "entry.heard(if PLANTED { self.clock.now() } else { sent }, false);\n        let now",
         MUTEX,
     ),
     mutant(
         "asks again under the same id",
-        "session/asking.rs",
+        "session/acquire.rs",
         "claim.id = ClaimId::random();",
         "if !PLANTED {\n                claim.id = ClaimId::random();\n            }",
         MUTEX,
     ),
     mutant(
         "a cancelled wait keeps its place",
-        "session/asking.rs",
-        "self.keeper.reaper.give_back(claim, 0);",
-        "if PLANTED {\n                return;\n            }\n            self.keeper.reaper.give_back(claim, 0);",
+        "session/acquire.rs",
+        "self.manager.reaper.release(claim, 0);",
+        "if PLANTED {\n                return;\n            }\n            self.manager.reaper.release(claim, 0);",
         MUTEX,
     ),
     mutant(
         "validity from the answer of the heartbeat",
         "session/heartbeat.rs",
-        "keeper.stands(claim, beat.number, beat.sent, standing);",
-        "keeper.stands(claim, beat.number, if PLANTED { keeper.clock.now() } else { beat.sent }, standing);",
+        "manager.stands(claim, beat.number, beat.sent, standing);",
+        "manager.stands(claim, beat.number, if PLANTED { manager.clock.now() } else { beat.sent }, standing);",
         MUTEX,
     ),
     mutant(
@@ -139,14 +139,14 @@ pub(super) const CORE: &[Mutant] = &[
     ),
     mutant(
         "a release misreads its answer",
-        "session/giving.rs",
+        "session/release.rs",
         "if matches!(answer, Ok(Release::Gone)) {",
         "if PLANTED && answer.is_ok() {\n        return Ok(Release::Released);\n    }\n    if matches!(answer, Ok(Release::Gone)) {",
         MUTEX,
     ),
     mutant(
         "a release that goes on renewing",
-        "session/giving.rs",
+        "session/release.rs",
         "let _ = self.take_out(grant.claim.id);\n        // Should",
         "if PLANTED {\n            return Ok(Release::Released);\n        }\n        let _ = self.take_out(grant.claim.id);\n        // Should",
         MUTEX,
@@ -154,8 +154,8 @@ pub(super) const CORE: &[Mutant] = &[
     mutant(
         "a dropped guard gives nothing back",
         "turns/turn.rs",
-        "local.keeper().discard(&self.grant);",
-        "if !PLANTED {\n                local.keeper().discard(&self.grant);\n            }",
+        "queue.manager().discard(&self.grant);",
+        "if !PLANTED {\n                queue.manager().discard(&self.grant);\n            }",
         MUTEX,
     ),
     mutant(
@@ -173,17 +173,17 @@ pub(super) const CORE: &[Mutant] = &[
         MANY,
     ),
     mutant(
-        "anybody of the process re-enters",
+        "every task of the process re-enters",
         "turns/state.rs",
-        ".find(|user| user.who == ask.who)?",
-        ".find(|user| PLANTED || user.who == ask.who)?",
+        ".find(|user| user.who == request.who)?",
+        ".find(|user| PLANTED || user.who == request.who)?",
         MANY,
     ),
     mutant(
         "a new fence for who re-enters",
         "turns/state.rs",
-        "Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n    })",
-        "if PLANTED {\n            user.fence = active.grant.next_fence()?;\n        }\n        Some(Turn::new(local.clone(), active.grant.clone(), user.fence))\n    })",
+        "Some(Turn::new(queue.clone(), active.grant.clone(), user.fence))\n    })",
+        "if PLANTED {\n            user.fence = active.grant.next_fence()?;\n        }\n        Some(Turn::new(queue.clone(), active.grant.clone(), user.fence))\n    })",
         MANY,
     ),
     mutant(

@@ -6,7 +6,7 @@ use crate::mutants::Mutant;
 pub(super) const DELIVERY: &[Mutant] = &[
     mutant(
         "an end that overtakes its answer is forgotten",
-        "session/asking.rs",
+        "session/acquire.rs",
         "let standing = match early {",
         "let early = early.filter(|news| !PLANTED || !matches!(news, News::Ended(_)));\n        let standing = match early {",
         EXPLORE,
@@ -27,7 +27,7 @@ pub(super) const DELIVERY: &[Mutant] = &[
     ),
     mutant(
         "a wish told with a downgrade is forgotten",
-        "session/keeper.rs",
+        "session/manager.rs",
         "if held.wanted {",
         "if !PLANTED && held.wanted {",
         EXPLORE,
@@ -41,21 +41,21 @@ pub(super) const DELIVERY: &[Mutant] = &[
     ),
     mutant(
         "turns go on after a shutdown",
-        "turns/local.rs",
-        "if self.keeper.is_closing() {",
-        "if !PLANTED && self.keeper.is_closing() {",
+        "turns/queue.rs",
+        "if self.manager.is_closing() {",
+        "if !PLANTED && self.manager.is_closing() {",
         EXPLORE,
     ),
     mutant(
         "a shutdown does not tell those who wait for a turn",
-        "turns/local.rs",
+        "turns/queue.rs",
         "self.state.lock().fail(&closed, Duration::MAX, &mut wakes);",
         "if !PLANTED {\n            self.state.lock().fail(&closed, Duration::MAX, &mut wakes);\n        }",
         EXPLORE,
     ),
     mutant(
         "a shutdown waits for a server that is silent",
-        "session/keeper.rs",
+        "session/manager.rs",
         "within(rest.max(CLOSING), self.session.close())",
         "within(if PLANTED { Duration::from_secs(3600) } else { rest.max(CLOSING) }, self.session.close())",
         EXPLORE,
@@ -77,13 +77,13 @@ pub(super) const DELIVERY: &[Mutant] = &[
     mutant(
         "what lingers outlives its client",
         "turns/mod.rs",
-        "local.give_up_idle();",
-        "if !PLANTED {\n                local.give_up_idle();\n            }",
+        "queue.release_idle();",
+        "if !PLANTED {\n                queue.release_idle();\n            }",
         EXPLORE,
     ),
     mutant(
         "an outage answers busy",
-        "turns/local.rs",
+        "turns/queue.rs",
         "        if busy {",
         "        if PLANTED || busy {",
         EXPLORE,
@@ -94,5 +94,19 @@ pub(super) const DELIVERY: &[Mutant] = &[
         "if error.is_for_all()",
         "if !PLANTED && error.is_for_all()",
         EXPLORE,
+    ),
+    mutant(
+        "what lingers stays in the way of another kind",
+        "turns/state.rs",
+        "self.excludes(request) || self.mode",
+        "self.excludes(request) || !PLANTED && self.mode",
+        "test core turns::what_lingers_gives_way_to_another_kind",
+    ),
+    mutant(
+        "a client whose runtime is gone gives what it cannot renew",
+        "session/heartbeat.rs",
+        "manager.reaper.progress.close();",
+        "if !PLANTED {\n                manager.reaper.progress.close();\n            }",
+        "test core delivery::a_client_whose_runtime_is_gone_refuses",
     ),
 ];

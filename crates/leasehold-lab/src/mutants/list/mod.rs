@@ -1,8 +1,10 @@
 //! The planted bugs.
 
+mod consul;
 mod core;
 mod delivery;
 mod engines;
+mod ordered;
 
 use super::Mutant;
 
@@ -39,5 +41,6 @@ const fn mutant(
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
     let shared = core::CORE.iter().chain(delivery::DELIVERY);
-    shared.chain(engines::ENGINES)
+    let ordered = ordered::ORDERED.iter().chain(consul::CONSUL);
+    shared.chain(engines::ENGINES).chain(ordered)
 }

@@ -1,5 +1,7 @@
 //! The servers of a run, and what is done to them.
 
+mod consul;
+mod etcd;
 mod redis;
 mod redlock;
 mod sql;
@@ -11,9 +13,9 @@ use leasehold::engine::Micros;
 
 use super::faults::FaultKind;
 
-/// Servers of ours. What goes wrong with them is a panic, as it is in the test kit.
+/// Servers of ours. An error of theirs is a panic, as it is in the test kit.
 pub(super) trait Servers: std::fmt::Debug + Send {
-    /// What to connect to, straight.
+    /// The URL without a proxy.
     fn url(&self) -> String;
 
     /// The ports that workers reach through proxies of their own.
@@ -55,8 +57,12 @@ pub(super) fn start(word: &str) -> Box<dyn Servers> {
         "redlock" => Box::new(redlock::Majority::start()),
         "postgres" => Box::new(sql::PostgreSql::start()),
         "mariadb" => Box::new(sql::Maria::start()),
+        "consul" => Box::new(consul::Alone::start()),
+        "consul-three" => Box::new(consul::Three::start()),
         "zookeeper" => Box::new(zookeeper::Alone::start()),
         "zookeeper-ensemble" => Box::new(zookeeper::Three::start()),
+        "etcd" => Box::new(etcd::Alone::start()),
+        "etcd-cluster" => Box::new(etcd::Three::start()),
         other => unreachable!("{other} has no servers"),
     }
 }

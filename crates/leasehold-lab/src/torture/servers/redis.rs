@@ -62,7 +62,7 @@ impl Servers for One {
 pub(super) struct Watched {
     servers: Sentinels,
     dead: usize,
-    /// Who was the only master, and when.
+    /// The only master, and since when.
     master: (u16, Micros),
 }
 
@@ -106,7 +106,7 @@ impl Servers for Watched {
             .iter()
             .position(|node| node.port == master);
         self.dead = place.expect("the master is one of ours");
-        // What the replicas do not hear from here on, the next master does not know.
+        // The next master does not know of writes that the replicas do not hear from here on.
         self.others().for_each(|replica| replica.pause(true));
         let _ = self.servers.nodes[self.dead].cli("CLIENT KILL TYPE replica");
     }
@@ -117,7 +117,7 @@ impl Servers for Watched {
         let old = self.servers.nodes[self.dead].port;
         until("another master", || match self.servers.master() {
             port if port != old && port != 0 => Ok(()),
-            port => Err(port.to_string()),
+            port => Err(format!("{port}; {}", self.servers.said())),
         });
         self.servers.nodes[self.dead].restart();
         self.settle();
@@ -156,7 +156,7 @@ fn follows(node: &Redis, master: u16) -> Result<(), String> {
     follows.then_some(()).ok_or(said)
 }
 
-/// A Cluster of masters: nobody takes over, and who comes back has forgotten.
+/// A Cluster of masters: no replica takes over, and a master that comes back has forgotten.
 #[derive(Debug)]
 pub(super) struct Sharded {
     servers: Cluster,

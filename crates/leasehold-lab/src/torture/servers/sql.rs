@@ -1,4 +1,4 @@
-//! PostgreSQL and MariaDB: what they have answered, they have after a crash.
+//! PostgreSQL and MariaDB: answered writes survive a crash.
 
 use leasehold_testkit::servers::database::Setup;
 use leasehold_testkit::servers::mariadb::MariaDb;

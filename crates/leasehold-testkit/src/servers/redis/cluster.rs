@@ -68,6 +68,29 @@ impl Cluster {
         self.nodes[at].cli("ROLE").starts_with("master")
     }
 
+    fn masters(&self) -> impl Iterator<Item = &Redis> {
+        let nodes = self.nodes.iter();
+        nodes.filter(|node| node.cli("ROLE").starts_with("master"))
+    }
+
+    /// Waits until each replica has heard of all that its master has done until now.
+    ///
+    /// # Panics
+    /// If a master does not say how much that is.
+    pub fn replicas_have_all(&self) {
+        for node in self.masters() {
+            let done = offset(&node.cli("INFO replication"), "master_repl_offset:");
+            let done = done.expect("an offset");
+            until("the replica has heard of all", || {
+                let said = node.cli("INFO replication");
+                match offset(&said, ",offset=") {
+                    Some(heard) if heard >= done => Ok(()),
+                    _ => Err(format!("of {done}: {said}")),
+                }
+            });
+        }
+    }
+
     /// Moves every slot of the first member to the second, with what is in them.
     pub fn rebalance(&self) -> String {
         let [from, to] =
@@ -85,4 +108,11 @@ impl Cluster {
         let rest = ["--cluster-slots", "16384", "--cluster-yes"];
         self.nodes[0].cli_args(&[&args[..], &rest[..]].concat())
     }
+}
+
+/// The number after these words.
+fn offset(said: &str, words: &str) -> Option<u64> {
+    let number = said.split(words).nth(1)?;
+    let end = number.find(|c: char| !c.is_ascii_digit());
+    number[..end.unwrap_or(number.len())].parse().ok()
 }

@@ -96,7 +96,7 @@ impl Ensemble {
         self.links_of(member, Fate::Hold);
     }
 
-    /// What was held back arrives, and everything after it.
+    /// Messages that were held back arrive, and all later ones.
     pub fn heal(&self, member: usize) {
         self.links_of(member, Fate::Pass);
     }
@@ -154,7 +154,7 @@ fn free_ports() -> [Ports; 3] {
     std::array::from_fn(|_| [free_port(), free_port()])
 }
 
-/// Who connects to whom.
+/// The connections between members.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     let all = (0..3).flat_map(|from| (0..3).map(move |to| (from, to)));
     all.filter(|(from, to)| from != to)

@@ -1,5 +1,5 @@
-//! The contract in Redisson's layout, for each kind of lock. Left out is what the layout cannot say: who waits in
-//! another process (so nothing lingers), writers and heavy claims before those who came later, and a semaphore's name
+//! The contract in Redisson's layout, for each kind of lock. Left out is what the layout cannot say: the waiters of
+//! another process (so nothing lingers), writers and heavy claims before later ones, and a semaphore's name
 //! that is free for another use once it is idle.
 
 use std::sync::OnceLock;
@@ -36,7 +36,7 @@ macro_rules! redisson_tests {
                 local_waiters, multi, release_at_every_await, downgrade_at_every_await,
                 lock_within_races_the_grant;
             raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
-                inspect_shows_who, dropped_claim_then_release_leaves_nothing;
+                inspect_shows_holders_and_waiters, dropped_claim_then_release_leaves_nothing;
         }
     };
 }

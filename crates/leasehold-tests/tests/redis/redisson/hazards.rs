@@ -24,7 +24,7 @@ async fn client(server: &Redis, options: &str) -> Client {
 
 async fn waits(client: &Client, name: &str) {
     let query = Query::name(Name::new(name).expect("a name"));
-    eventually("somebody waits", async || {
+    eventually("a client waits", async || {
         let lines = client.inspect(&query).await.expect("inspected");
         match lines.iter().any(|line| !line.waiters.is_empty()) {
             true => Ok(()),
@@ -118,7 +118,7 @@ async fn permits_of_a_dead_process() {
     }
 }
 
-/// Fences grow from grant to grant, whoever held the lock between, and an idle lock leaves nothing behind for long.
+/// Fences grow from grant to grant, over holds of Java clients too, and an idle lock leaves nothing behind for long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_and_nothing_is_left() {
     let client = client(server(), "").await;

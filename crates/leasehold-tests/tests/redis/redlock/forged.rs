@@ -57,3 +57,43 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
     let why = lost.expect("told, not found out").to_string();
     assert!(why.contains("a test"), "{why}");
 }
+
+/// A user who may write keys on one node of three: its vote is lost, and the other two keep the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_of_nodes_may_be_rewritten() {
+    let nodes = Nodes::start(3);
+    let connected = async || Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let (ours, theirs) = (connected().await, connected().await);
+    let (ours, theirs) = (ours.expect("connected"), theirs.expect("connected"));
+    let name = fresh_name();
+    let guard = ours.mutex(&name).lock().await.expect("free");
+    let bad = &nodes.nodes[0];
+    let rule = "ACL SETUSER writer on >x resetchannels ~lh:* +del";
+    assert_eq!(bad.cli(rule).trim(), "OK");
+    for _ in 0..3 {
+        let key = bad.cli(&format!("--raw KEYS lh:rl:{{??}}:{name}"));
+        let delete = [
+            "--no-auth-warning",
+            "--user",
+            "writer",
+            "--pass",
+            "x",
+            "DEL",
+            key.trim(),
+        ];
+        let _ = bad.cli_args(&delete);
+        let busy = theirs
+            .mutex(&name)
+            .try_lock()
+            .await
+            .expect("a majority answers");
+        assert!(busy.is_none(), "a second holder");
+        let before = guard.deadline();
+        eventually("it is renewed", async || match guard.deadline() > before {
+            true => Ok(()),
+            false => Err(format!("{:?}", guard.state())),
+        })
+        .await;
+    }
+    assert_eq!(guard.state(), State::Valid);
+}

@@ -83,7 +83,7 @@ async fn outlives(guard: &Guard) {
     assert_eq!(guard.state(), State::Valid);
 }
 
-/// Somebody holds, two nodes fail, it is renewed and released, and others can have it.
+/// A client holds, two nodes fail, its lock is renewed and released, and others can have it.
 async fn survives(world: &mut World, fail: impl FnOnce(&mut World)) {
     let (a, b) = (world.client().await, world.client().await);
     let held = a.mutex("x").lock().await.expect("free");
@@ -126,7 +126,7 @@ async fn two_nodes_hang() {
     world.nodes.nodes[..2]
         .iter()
         .for_each(|node| node.pause(false));
-    // What they were told while they hung, they do in order: nothing stays.
+    // Nodes that hung do in order what they were told meanwhile: nothing stays.
     world.has("x", &[]);
 }
 
@@ -151,7 +151,7 @@ async fn two_nodes_are_slow() {
     .await;
 }
 
-/// A node that starts again with nothing does not help anybody to a second majority, and takes part again later.
+/// A node that starts again with nothing does not help a claim to a second majority, and takes part again later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_starts_again_with_nothing() {
     let mut world = World::start();
@@ -216,9 +216,9 @@ async fn without_a_majority_there_is_an_error_soon_and_nothing_stays() {
     world.has("y", &[]);
 }
 
-/// What a try got without a majority is free again long before its lease is over: the holder, or the next one, needs it.
+/// Votes for a try without a majority are free long before its lease is over: the holder, or the next one, needs them.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_majority_is_given_back() {
+async fn votes_without_a_majority_are_given_back() {
     let mut nodes = Nodes::start(5);
     let url = format!("{}?longest=30", nodes.url());
     let client = async || {
@@ -285,7 +285,7 @@ async fn fences_grow_across_different_majorities() {
     assert!(rounds > 9, "only {rounds} rounds came to a lock");
 }
 
-/// New nodes nobody vouches for do not vote until the longest lease is over, and say so.
+/// New nodes without the operator's word do not vote until the longest lease is over, and say so.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_nodes_say_when_they_vote() {
     let mut world = World::start();
@@ -294,7 +294,10 @@ async fn new_nodes_say_when_they_vote() {
     }
     let client = world.client().await;
     let error = client.mutex("x").lock().await.expect_err("they are new");
-    assert!(error.to_string().contains("began not long ago"), "{error}");
+    assert!(
+        error.to_string().contains("started a short time ago"),
+        "{error}"
+    );
     let held = until_held(&client, "z").await;
     assert_eq!(held.release().await.expect("released"), Released::Released);
 }
@@ -320,7 +323,7 @@ async fn a_fast_clock_does_not_bring_fences_back() {
     assert!(next.fence() > fence, "{} after {fence}", next.fence());
 }
 
-/// What the guarantees call fenced: a clock that jumps lets a second holder in, and its fence shuts the first one out.
+/// The fenced case of the guarantees: a clock that jumps lets a second holder in, and its fence shuts out the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_is_fenced() {
     let world = World::with_clock();

@@ -71,7 +71,7 @@ impl Layout for Redisson {
         words
     }
 
-    /// The permits of a semaphore, and who waits for a fair lock, are Redisson's.
+    /// The permits of a semaphore, and the waiters of a fair lock, are Redisson's.
     fn stays(key: &str) -> bool {
         ["x", "queue:{x}", "timeouts:{x}", "{x}:timeout", "t:!run"].contains(&key)
     }
@@ -112,7 +112,7 @@ struct World<L: Layout> {
     digest: String,
     now: u64,
     step: u64,
-    /// Who holds, and until when at least; the fence.
+    /// The holders, and until when at least; the fence.
     held: BTreeMap<String, (u64, u64)>,
     last: u64,
     done: Vec<String>,
@@ -171,7 +171,7 @@ impl<L: Layout> World<L> {
         (words, self.now)
     }
 
-    /// Claims, as a client does: what a node gives is confirmed.
+    /// Claims, as a client does: the fence of a node is confirmed.
     fn claim(&mut self, owner: &str, lease: u64) -> bool {
         let (mut words, now) = self.call("claim", owner, lease, 0);
         if words[0] == "ok" {

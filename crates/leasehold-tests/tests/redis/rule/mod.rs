@@ -18,11 +18,11 @@ use self::sequence::Sequence;
 use self::server::Server;
 
 const SCRIPT: &str = concat!(
-    include_str!("../../../../leasehold/src/engines/redis/alone.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/alone.lua"),
     "\n",
-    include_str!("../../../../leasehold/src/engines/redis/store.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/store.lua"),
     "\n",
-    include_str!("../../../../leasehold/src/engines/redis/line.lua"),
+    include_str!("../../../../leasehold/src/engines/redis/own/line.lua"),
 );
 
 const KEYS: [&str; 3] = ["t:{00}:x", "t:{00}wx", "t:{00}dx"];
@@ -51,7 +51,7 @@ fn the_script_and_the_line_agree() {
     );
 }
 
-/// One call may name a line twice: a session has two claims on it. What the first does is what the second finds.
+/// One call may name a line twice: a session has two claims on it. The second finds the state that the first left.
 #[test]
 fn a_line_named_twice_changes_once() {
     let server = Redis::start();
@@ -86,7 +86,7 @@ fn a_line_named_twice_changes_once() {
     assert_eq!(server.cli("KEYS *").trim(), "", "nothing is left");
 }
 
-/// What came of it, without the numbers.
+/// The outcome, without the numbers.
 fn first_word(answer: &redis::Value) -> String {
     let word = match answer {
         redis::Value::Array(words) => &words[0],

@@ -248,7 +248,7 @@ impl Sequence {
         assert!(!did.after.ends.contains(&-1), "an end: {}", self.context());
     }
 
-    /// What the line says.
+    /// The line's answer.
     fn expected(&mut self, op: &Op, at: Moment) -> (Vec<String>, Vec<Change>) {
         match op {
             Op::Claim(ask) => {

@@ -23,7 +23,7 @@ pub(crate) struct Left {
     pub(crate) claims: [i64; 3],
 }
 
-/// What the script did.
+/// The outcome of a run of the script.
 #[derive(Debug)]
 pub(crate) struct Did {
     /// When, as the script saw it.
@@ -35,7 +35,7 @@ pub(crate) struct Did {
     pub(crate) after: Left,
 }
 
-/// The script, and beside its answer the time it saw, what it published, and the keys before and after it.
+/// The script, and beside its answer the time it saw, its messages, and the keys before and after it.
 fn watched() -> String {
     let time = "local time = redis.call('TIME')";
     let publish = "redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, posts[channel])";

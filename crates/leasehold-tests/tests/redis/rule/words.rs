@@ -1,4 +1,4 @@
-//! What the script is told and what it says, beside what the line says.
+//! Arguments and answers of the script, beside those of the line.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn claim_text(id: ClaimId) -> String {
     format!("{:032x}", id.as_u128())
 }
 
-/// What to do, the mark and the arguments.
+/// The operation, the mark and the arguments.
 pub(crate) fn word_list<const N: usize>(what: &str, words: [String; N]) -> Vec<Vec<u8>> {
     let first = [what.into(), b"m".to_vec()];
     first
@@ -82,6 +82,7 @@ pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Vec<String> {
         Ok(Standing::Gone) => words(&[&"gone"]),
         Err(Refusal::Weight) => words(&[&"weight"]),
         Err(Refusal::Fences) => words(&[&"fences"]),
+        Err(Refusal::Full) => panic!("few claims are no full line"),
         Err(Refusal::Capacity(capacity)) => words(&[&"capacity", &capacity]),
     }
 }
@@ -109,7 +110,7 @@ pub(crate) fn evicted(before: &[leasehold::line::Place], changes: &[Change]) -> 
         .collect()
 }
 
-/// What each process is told, in order.
+/// The messages to each process, in order.
 pub(crate) fn messages(changes: &[Change]) -> BTreeMap<String, Vec<String>> {
     let mut messages = BTreeMap::<_, Vec<_>>::new();
     for change in changes {

@@ -1,4 +1,4 @@
-//! What is lost on the way.
+//! Answers that are lost on the way.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_lost_watch_event_is_made_up_for() {
     }
 }
 
-/// Whoever stops waiting for an answer that is still on its way leaves no node.
+/// A call that is dropped while its answer is still on its way leaves no node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_future_dropped_while_the_create_is_in_flight_leaves_no_node() {
     let server = ZooKeeper::start();
@@ -29,7 +29,7 @@ async fn a_future_dropped_while_the_create_is_in_flight_leaves_no_node() {
     let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
     for (round, way) in [Way::ToServer, Way::ToClient].into_iter().enumerate() {
         let name = format!("flight-{round}");
-        // The session is there, and the parents are: what is in flight is the node itself.
+        // The session is there, and the parents are: the request in flight makes the node itself.
         drop(ours.mutex("before").lock().await.expect("free"));
         let other = direct.mutex(&name).lock().await.expect("free");
         proxy.set(way, Fate::Hold);

@@ -1,4 +1,4 @@
-//! What can go wrong with ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
+//! Faults of ZooKeeper: answers that are lost, servers that stop, leaders that die, sessions that end.
 
 mod answers;
 mod cuts;
@@ -72,7 +72,7 @@ fn waiter(client: &Client, name: &str) -> tokio::task::JoinHandle<leasehold::Res
     tokio::spawn(async move { mutex.lock().await })
 }
 
-/// What a waiter got in the end.
+/// The guard of a waiter in the end.
 async fn granted(waiter: tokio::task::JoinHandle<leasehold::Result<Guard>>) -> Guard {
     let done = soon("granted", waiter).await;
     done.expect("no panic").expect("granted")

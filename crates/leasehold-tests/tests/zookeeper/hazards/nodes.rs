@@ -1,11 +1,11 @@
-//! What happens to the nodes themselves.
+//! Faults of the nodes themselves.
 
 use super::*;
 use leasehold::ErrorKind;
 
-/// A server that dies and comes back within the session's time loses nobody's lock.
+/// A server that dies and comes back within the session's time loses no lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_keeps_what_is_held() {
+async fn a_restart_keeps_held_locks() {
     let server = ZooKeeper::start();
     let ours = patient(&server.url(), LONG).await;
     let guard = ours.mutex("k").lock().await.expect("free");
@@ -21,7 +21,7 @@ async fn a_restart_keeps_what_is_held() {
     assert!(next.expect("granted").fence() > fence);
 }
 
-/// Somebody deletes the name's node with everything below: the holder is told, and the name can be locked again.
+/// Another program deletes the name's node with everything below: the holder is told, and the name can be locked again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_deleted_underneath_is_made_again() {
     let server = ZooKeeper::start();
@@ -87,7 +87,7 @@ async fn a_thousand_waiters_are_no_herd() {
     );
 }
 
-/// Near 2^31 the server's sequences no longer say who came first: nobody is let in until the node was made again.
+/// Near 2^31 the server's sequences no longer tell the order: no claim is granted until the node was made again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sequence_about_to_overflow_is_refused() {
     const LEASE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Through TLS: who is trusted, and a connection that is lost or takes nothing.
+//! Through TLS: trust in certificates, and a connection that is lost or takes nothing.
 
 use leasehold::ErrorKind;
 use tokio::task::JoinSet;
@@ -17,9 +17,9 @@ fn anonymous(url: &str) -> &str {
 }
 
 /// Neither a certificate of strangers nor one for another host is taken, nor are we without one of our own, and the login
-/// is told to nobody.
+/// is told to no such server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_trusted_is_told_nothing() {
+async fn an_untrusted_server_is_told_nothing() {
     let (server, other) = (ZooKeeper::tls(), ZooKeeper::tls_as("DNS:elsewhere"));
     let login = |server: &ZooKeeper| server.secured("/locks").replace("//", "//me:hunter2@");
     let (url, elsewhere) = (login(&server), login(&other));
@@ -87,12 +87,13 @@ async fn a_connection_is_made_again() {
     let _ = granted(next).await;
 }
 
-/// What a server does not take is kept until it does, and nothing of it is lost.
+/// Bytes that a server does not take are kept until it does, and none of them is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_does_not_take_is_kept() {
+async fn bytes_that_a_server_does_not_take_are_kept() {
     const MANY: usize = 6_000;
     let server = ZooKeeper::tls();
-    let ours = secured(&server, LONG).await;
+    // A claim is answered within its lease: a busy machine takes that long for all of them.
+    let ours = secured(&server, LONG * 3 / 2).await;
     let guard = ours.mutex("before").lock().await.expect("free");
     server.pause();
     let long = "x".repeat(490);
@@ -102,7 +103,7 @@ async fn what_a_server_does_not_take_is_kept() {
         let _ = asking.spawn(async move { mutex.lock().await?.release().await });
     }
     let answered = tokio::time::timeout(LEASE / 2, asking.join_next()).await;
-    assert!(answered.is_err(), "a frozen server answers nobody");
+    assert!(answered.is_err(), "a frozen server answers no client");
     server.resume();
     let all = async {
         let mut released = 0;

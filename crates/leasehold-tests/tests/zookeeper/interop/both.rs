@@ -1,4 +1,4 @@
-//! What holds with either library.
+//! Checks for either library.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Curator: what only it has besides.
+//! Curator: its own recipes besides.
 
 use std::time::Duration;
 

@@ -33,6 +33,7 @@ fn what_is_wrong_is_said() {
         ("redis:/127.0.0.1:1", "redis://HOST"),
         ("redis://u:hunter2%ff@h", "UTF-8"),
         ("memory:?nope=hunter2", "\"nope\""),
+        ("redis://h?prefix=hunter2&prefix=a", "given twice"),
     ] {
         let error = url_engine(url).unwrap_err();
         let shown = format!("{error} {error:?}");
@@ -41,7 +42,7 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// What is shown of a URL, whether it can be read and opened or not.
+/// The printed form of a URL, whether it can be read and opened or not.
 fn shown(text: &str) -> String {
     let mut shown = match Url::parse(text) {
         Ok(url) => format!("{url} {url:?} {:?}", url.params()),
@@ -72,6 +73,13 @@ const SCHEMES: &[&str] = &[
     "memory",
 ];
 
+/// Whether opening a URL stays in memory: no directory is made, and no file of certificates is read.
+fn opens_nothing(text: &str) -> bool {
+    let files = ["ca=", "cert=", "key=", "sslrootcert=", "%"];
+    let scheme = text.split(':').next().unwrap_or("").to_lowercase();
+    schemes::names_hosts(&scheme) && !files.iter().any(|option| text.contains(option))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
@@ -91,13 +99,104 @@ proptest! {
         prop_assert!(!shown(&text).contains("hunter2"), "{text}: {}", shown(&text));
     }
 
-    /// Whatever the text is, it is read or refused.
+    /// Neither is the value of an option that is a secret, or is spelled nearly like one.
     #[test]
-    fn any_text_is_taken(text in "(redis:|redlock:|zookeeper:|postgres:|mysql:)?\\PC{0,40}") {
-        if let Ok(url) = Url::parse(&text) {
-            let _ = url.to_string();
+    fn no_secret_option_is_ever_shown(
+        scheme in prop::sample::select(SCHEMES),
+        name in prop::sample::select(&[
+            "password", "sentinel_password", "auth", "token", "secret", "passwd", "pasword", "Password", "sentinel_pass",
+            "auth_token", "pwd", "credentials", "%70assword", "AUTH",
+        ]),
+        before in "[a-z0-9:/?#%=@]{0,4}",
+        after in "[a-z0-9:/?#%=@]{0,4}",
+        more in "(&prefix=x|&db=1|&&|&=)?",
+    ) {
+        let text = format!("{scheme}://h,i,j/x?{name}={before}hunter2{after}{more}");
+        prop_assert!(!shown(&text).contains("hunter2"), "{text}: {}", shown(&text));
+    }
+}
+
+/// Whatever the text is, it is read or refused; and what is shown of it is the same with another password.
+#[test]
+fn inputs_that_no_person_wrote() {
+    let fuzz = crate::fuzz::Fuzz {
+        name: "url",
+        words: &[
+            b"://",
+            b"@",
+            b":",
+            b"/",
+            b"?",
+            b"&",
+            b"=",
+            b"%2F",
+            b"%ff",
+            b"redis",
+            b"+sentinel",
+            b"postgres",
+            b"mysql",
+            b"zookeeper",
+            b"redlock",
+            b"memory:",
+            b"password=",
+            b"auth=",
+            b"prefix=",
+            b"timeout=",
+            b"sslmode=",
+            b"longest=",
+            b"[::1]",
+        ],
+    };
+    fuzz.run(&[], |input| {
+        let text = String::from_utf8_lossy(input);
+        let opened = opens_nothing(&text);
+        let seen = seen(&text, opened);
+        let Ok(url) = Url::parse(&text) else {
+            return (seen.split(' ').take(6).map(str::len).sum(), None);
+        };
+        if url.password().is_some() {
+            let other = with_another_password(&text).unwrap();
+            assert_eq!(seen, self::seen(&other, opened), "{text}");
+        }
+        let parts = (
+            url.hosts().len().min(4),
+            url.params.len().min(3),
+            url.user().is_some(),
+        );
+        let opened = opened.then(|| seen.split(' ').count().min(40));
+        let scheme = url.scheme().len().min(12);
+        (0, Some((scheme, parts, url.password().is_some(), opened)))
+    });
+}
+
+/// What is shown of a URL, and of its engine if it is opened too.
+fn seen(text: &str, open: bool) -> String {
+    let mut seen = match Url::parse(text) {
+        Ok(url) => {
             #[cfg(any(feature = "zookeeper", feature = "postgres", feature = "mysql"))]
             let _ = url.addresses(1);
+            format!("{url} {url:?} {:?}", url.params())
         }
+        Err(error) => format!("{error} {error:?}"),
+    };
+    if open {
+        seen += &match url_engine(text) {
+            Ok(engine) => engine.location(),
+            Err(error) => format!("{error} {error:?}"),
+        };
     }
+    seen
+}
+
+/// The same URL with another password in its place.
+fn with_another_password(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("//")?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let at = rest[..end].rfind('@')?;
+    let colon = rest[..at].find(':')?;
+    Some(format!(
+        "{scheme}//{}another{}",
+        &rest[..=colon],
+        &rest[at..]
+    ))
 }

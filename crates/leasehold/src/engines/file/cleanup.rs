@@ -183,7 +183,7 @@ impl Floor {
     }
 }
 
-/// What is damaged counts as nothing: the wall clock is the floor as well.
+/// A damaged file counts as 0: the wall clock is the floor as well.
 fn read(file: &File) -> u64 {
     let mut bytes = [0; 16];
     if file.read_exact_at(&mut bytes, 0).is_err() {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_for_long_looks_new_to_those_who_clear_old_files() {
+    async fn a_lock_held_for_long_looks_new_to_cleaners_of_old_files() {
         let temp = tempfile::tempdir().unwrap();
         let clock = Clock::simulated();
         let session = session(temp.path(), clock.clone());

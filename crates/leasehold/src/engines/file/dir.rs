@@ -124,7 +124,7 @@ fn make(path: &Path) -> Result<(), Trouble> {
     })
 }
 
-/// Refuses a directory that is not this user's alone, or not of this machine alone. What is looked at is what was
+/// Refuses a directory that is not this user's alone, or not of this machine alone. The checks read the handle that was
 /// opened, and no link was followed to it.
 fn check(path: &Path) -> Result<(), Trouble> {
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -193,13 +193,21 @@ fn networked(kind: u64) -> Option<&'static str> {
 }
 
 fn boot_id() -> Result<BootId, Trouble> {
+    if !cfg!(target_os = "linux") {
+        let what = "this engine tells one boot from the next by Linux's boot id, and this system has none: \
+                    use sqlite: for the processes of one machine";
+        return Err(Trouble::new(ErrorKind::Unsupported, what.to_owned()));
+    }
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(path).map_err(|error| io("read", path, &error))?;
     let number = u128::from_str_radix(&text.trim().replace('-', ""), 16);
     number.map(u128::to_be_bytes).map_err(|_| {
         Trouble::new(
             ErrorKind::Unavailable,
-            format!("{} holds no boot id", path.display()),
+            format!(
+                "{} does not hold the boot id that Linux writes there",
+                path.display()
+            ),
         )
     })
 }
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_link_that_anybody_could_have_planted() {
+    fn refuses_a_link_that_another_user_could_have_planted() {
         let temp = tempfile::tempdir().unwrap();
         let (real, link) = (temp.path().join("real"), temp.path().join("link"));
         let _ = Dir::open(&real).unwrap();

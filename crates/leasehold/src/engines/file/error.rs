@@ -1,4 +1,4 @@
-//! What can go wrong with files, and what to do about it.
+//! Errors of files, and what to do about them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn hint(errno: Errno) -> (ErrorKind, &'static str) {
         ),
         Errno::NOSPC | Errno::DQUOT => (
             ErrorKind::Unavailable,
-            "; free some space there. What is held stays held, and can be released",
+            "; free some space there. Held locks stay held, and can be released",
         ),
         Errno::MFILE | Errno::NFILE => (
             ErrorKind::Unavailable,

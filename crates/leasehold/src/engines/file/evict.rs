@@ -1,4 +1,4 @@
-//! Taking a lock away, with a trace: who took what from whom, when and why.
+//! Eviction, with a trace: the evictor, the holder, the time and the reason.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What `inspect` shows of a directory. Looking changes nothing.
+//! `inspect` of a directory. Changes nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

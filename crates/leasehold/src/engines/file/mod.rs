@@ -24,7 +24,7 @@ use self::session::FileSession;
 use self::transaction::World;
 use crate::engine::{
     Clock, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
-    cannot_ask,
+    cannot_ask, path_in_url,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -83,7 +83,7 @@ impl Engine for File {
     }
 
     fn location(&self) -> String {
-        format!("file:{}", self.world.dir.root.display())
+        format!("file:{}", path_in_url(&self.world.dir.root))
     }
 
     fn guarantees(&self) -> Guarantees {

@@ -36,7 +36,7 @@ pub(super) struct Post(Arc<Office>);
 #[derive(Debug)]
 struct Office {
     socket: UnixDatagram,
-    /// What did not fit into a socket's queue yet, in order.
+    /// Messages that did not fit into a socket's queue yet, in order.
     held_back: Shared<HashMap<SessionId, VecDeque<Vec<u8>>>>,
 }
 
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives_and_nothing_else() {
+    fn events_arrive_as_they_were_sent() {
         let claim = ClaimId::random();
         let held = Held {
             fence: Fence::new(i64::MAX as u64),

@@ -110,7 +110,7 @@ fn clear(session: &Path, socket: &Path) {
     let _ = rustix::fs::unlink(session);
 }
 
-/// Whether a session has ended. What it left of itself is removed. In doubt it lives, and its lease decides.
+/// Whether a session has ended. Its leftover files are removed. In doubt it lives, and its lease decides.
 pub(super) fn is_dead(dir: &Dir, id: SessionId) -> bool {
     let path = dir.session(id);
     let file = match open_file(&path, OFlags::RDONLY) {

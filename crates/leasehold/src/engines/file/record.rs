@@ -151,7 +151,7 @@ impl<'a> Record<'a> {
         Ok(Some(Self { spot, name, bytes }))
     }
 
-    /// The line it holds. What an earlier boot left is void, but for the last fence.
+    /// The line it holds. Claims of an earlier boot are void, but for the last fence.
     pub(super) fn line(&self, boot: &BootId) -> Line {
         let last = long(self.bytes, LAST);
         if &self.bytes[BOOT] != boot {

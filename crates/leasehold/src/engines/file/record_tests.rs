@@ -1,8 +1,12 @@
-//! Whatever happens to the bytes of the record being written, the state is the one before it or the new one.
+//! Any damage to the bytes of the record being written leaves the state before it or the new one.
 
 use proptest::prelude::*;
 
+use super::super::notify;
 use super::*;
+use crate::claim::Mode;
+use crate::fuzz::Fuzz;
+use crate::line::{Ask, Moment};
 
 const BOOT_ID: BootId = [7; 16];
 
@@ -182,7 +186,7 @@ fn small_states_stay_in_the_first_page() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn a_written_record_is_read(
         claims in 0_usize..64, last in 1_u64..i64::MAX as u64, sequence in 0..u64::MAX, boot: BootId, name in "\\PC{1,100}",
     ) {
         let (name, line) = (Name::new(name).unwrap(), line(claims, last));
@@ -201,4 +205,83 @@ proptest! {
         }
         let _ = current(&bytes);
     }
+}
+
+/// What another program would have to do to be believed: the length and the checksum of both records are right.
+fn sealed(file: &mut [u8]) {
+    for at in [SECOND, 0] {
+        let end = if at == 0 {
+            file.len().min(SECOND)
+        } else {
+            file.len()
+        };
+        let Some(record) = file.get_mut(at..end).filter(|record| record.len() >= HEAD) else {
+            continue;
+        };
+        let length = record.len() as u32;
+        record[..MAGIC.len()].copy_from_slice(MAGIC);
+        record[FORMAT].copy_from_slice(&VERSION.to_le_bytes());
+        record[LENGTH].copy_from_slice(&length.to_le_bytes());
+        let checksum = checksum(record);
+        record[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// Everything that is done to a line: whatever was stored, it is done.
+fn use_it(mut line: Line) -> (usize, usize, bool) {
+    let (all, holders) = (line.places().len(), line.holders().len());
+    let first = line
+        .places()
+        .next()
+        .map_or(ClaimId::from_u128(1), |place| place.id);
+    let ask = |id| Ask {
+        id,
+        session: SessionId::from_u128(1),
+        mode: Mode::Mutex,
+        lease: 10,
+        waits: true,
+    };
+    let at = |now| Moment { now, floor: 7 };
+    let joined = line.claim(&ask(ClaimId::from_u128(2)), at(5)).0.is_ok();
+    let _ = line.claim(&ask(first), at(6));
+    let _ = (line.heartbeat(first, at(7)), line.sweep(at(8)));
+    let _ = (
+        line.release(first, u32::MAX, at(9)),
+        line.evict(None, at(u64::MAX)),
+    );
+    (all.min(3), holders.min(3), joined)
+}
+
+/// An input is the content of a line's file; or, behind an odd byte, that of one with good checksums.
+#[test]
+fn inputs_that_no_program_of_ours_wrote() {
+    let mut two = File::new();
+    let _ = (two.write(&line(2, 5)), two.write(&line(3, 9)));
+    let seed = |first: u8| [&[first][..], &two.bytes].concat();
+    let fuzz = Fuzz {
+        name: "record",
+        words: &[MAGIC, &BOOT_ID],
+    };
+    fuzz.run(&[seed(0), seed(1)], |input| {
+        let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
+        let mut file = bytes.to_vec();
+        if first % 2 == 1 {
+            sealed(&mut file);
+        }
+        let told = notify::decode(bytes).map(|event| std::mem::discriminant(&event));
+        let used = match current(&file) {
+            Err(fault) => Err(std::mem::discriminant(&fault)),
+            Ok(None) => Ok(None),
+            Ok(Some(record)) => {
+                let spot = record.spot.next(record.spot.len);
+                let kept = record.line(&BOOT_ID);
+                Ok(Some((
+                    spot.min(3 * SECOND) / SECOND,
+                    use_it(kept),
+                    use_it(record.line(&[0; 16])),
+                )))
+            }
+        };
+        (told, used)
+    });
 }

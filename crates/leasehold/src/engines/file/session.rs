@@ -25,7 +25,7 @@ use crate::line::{Change, Line, Moment, Refusal};
 use crate::name::Name;
 use crate::sync::Shared;
 
-/// A session: what it has in which lines, and its presence in the directory.
+/// A session: its claims, and its presence in the directory.
 pub(super) struct FileSession {
     pub(super) world: Arc<World>,
     who: Identity,
@@ -225,7 +225,7 @@ impl FileSession {
     }
 }
 
-/// What a line says to a claim.
+/// The answer of a line to a claim.
 type Joined = (std::result::Result<Standing, Refusal>, Vec<Change>);
 
 #[async_trait]
@@ -289,7 +289,7 @@ impl Drop for Life {
     }
 }
 
-/// Takes what other processes send. What is not ours is ignored.
+/// Receives messages of other processes; datagrams in another format are ignored.
 async fn hear(socket: UnixDatagram, inbox: Inbox) {
     let mut message = [0; notify::LARGEST];
     loop {
@@ -301,7 +301,7 @@ async fn hear(socket: UnixDatagram, inbox: Inbox) {
             }
             Err(error) => {
                 // Heartbeats go on without it.
-                tracing::warn!(%error, "cannot hear other processes");
+                tracing::warn!(%error, "the socket failed; heartbeats go on without messages");
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! What a session knows of each line it works on.
+//! A session's memory of each line it works on.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Slots {
     map: Shared<ById<Name, Arc<Shared<Slot>>>>,
 }
 
-/// What a session knows of one line. Its lock keeps two threads from sharing the lock of the line's file.
+/// The session's slot for one line. Its lock keeps two threads from sharing the lock of the line's file.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) store: Option<Store>,
@@ -29,7 +29,7 @@ pub(super) struct Slot {
     pub(super) forgotten: bool,
 }
 
-/// What a session remembers of a line.
+/// A session's memory of a line.
 #[derive(Debug, Default)]
 pub(super) struct Note {
     /// Whether the session has a claim in it.
@@ -41,7 +41,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// What matters of a line to one session.
+    /// The part of a line that matters to one session.
     pub(super) fn of(line: &Line, me: SessionId, now: Micros) -> Self {
         let waits = line.waiters().filter(|place| place.session == me);
         Self {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags, statx};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::dir::{Dir, open_file};
@@ -20,12 +20,12 @@ pub(super) struct Store {
     path: PathBuf,
     name: Name,
     boot: BootId,
-    /// What was read, and what is to be written. Kept for the next time.
+    /// A buffer for reading and writing, kept for the next time.
     bytes: Vec<u8>,
     next: Vec<u8>,
 }
 
-/// What came of trying to lock a line's file.
+/// The outcome of trying to lock a line's file.
 pub(super) enum Lock<'a> {
     Got(Locked<'a>),
     /// Another process, or another session of this one, is at work on the line.
@@ -113,9 +113,16 @@ impl Store {
 
     /// In doubt it is: then it is opened anew, and that tells. Asks for nothing else: on Linux 6.13 and later a look at the
     /// time of the last change makes the next write set an exact one, which costs twice the write.
+    #[cfg(target_os = "linux")]
     fn is_removed(&self) -> bool {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
         let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
         found.map_or(true, |found| found.stx_nlink == 0)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.file).map_or(true, |found| found.st_nlink == 0)
     }
 }
 

@@ -32,7 +32,7 @@ fn name() -> Name {
     Name::new("x").unwrap()
 }
 
-/// What came of locking, with a file that is there.
+/// The outcome of locking, with a file that is there.
 fn tried<'a>(store: &'a mut Option<Store>, dir: &Dir) -> Result<Lock<'a>, Trouble> {
     lock(store, dir, &name(), false, || Ok(()))
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Step};
 use crate::line::{Change, Line, Moment, What};
 use crate::name::Name;
 
-/// What the sessions of one directory share.
+/// Shared by the sessions of one directory.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) dir: Dir,
@@ -27,7 +27,6 @@ pub(super) struct World {
     post: Post,
 }
 
-/// What came of a transaction.
 pub(super) enum Outcome<T> {
     Done(T),
     /// Another process is at work on the line: nothing has happened.

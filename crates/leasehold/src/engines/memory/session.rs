@@ -10,7 +10,7 @@ use crate::claim::{Claim, SessionId};
 use crate::engine::{Heard, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 
-/// A session: whose claims are told to which inbox.
+/// A session: its inbox is told of its claims.
 #[derive(Debug)]
 pub(super) struct MemorySession {
     pub(super) id: SessionId,

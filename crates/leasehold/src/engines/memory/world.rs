@@ -1,4 +1,4 @@
-//! What the sessions of one memory engine share, and when a line is forgotten.
+//! Shared by the sessions of one memory engine: the lines, and when a line is forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,7 +14,7 @@ use crate::sync::Shared;
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clock: Clock,
-    /// What other engines of this process find it by; empty for lines of one engine alone.
+    /// Other engines of this process find the lines by it; empty for lines of one engine alone.
     pub(super) label: String,
     /// How far the wall clock was ahead when all began. Fences follow it from there, also when it is set back.
     wall_ahead: Micros,
@@ -71,7 +71,7 @@ impl World {
         Moment { now, floor }
     }
 
-    /// Tells the sessions, without the lock: what they do next may come back here.
+    /// Tells the sessions, without the lock: their next call may come back here.
     pub(super) fn tell(&self, told: Vec<(Inbox, Event)>) {
         for (inbox, event) in told {
             inbox.deliver(event);
@@ -112,7 +112,7 @@ impl Kept {
 }
 
 impl State {
-    /// Forgets the lines that nobody is in and whose last fence the clock has passed, but for a few.
+    /// Forgets the empty lines whose last fence the clock has passed, but for a few.
     pub(super) fn tidy(&mut self, at: Moment) {
         let passed = |(last, _): &(u64, Name)| *last < at.floor;
         while self.idle.len() > REMEMBERED && self.idle.front().is_some_and(passed) {
@@ -144,7 +144,7 @@ impl State {
     }
 }
 
-/// Whether nothing need be remembered of a line: nobody is in it, and the clock has passed its last fence.
+/// Whether nothing need be remembered of a line: it is empty, and the clock has passed its last fence.
 fn forgettable(line: &Line, at: Moment) -> bool {
     line.is_idle() && line.last_fence() < at.floor
 }

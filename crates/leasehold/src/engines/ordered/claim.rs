@@ -141,7 +141,7 @@ struct Life<'a, D: Deployment> {
     ahead: Option<Watch>,
     /// The next change of the line.
     behind: Option<Watch>,
-    /// The next change of a holder's own node, once it has held for a while.
+    /// The end of a waiter's own node; the next change of a holder's, once it has held for a while.
     own: Option<Watch>,
     standing: Standing,
     /// When to look at a holder's node, and at the claims behind it.
@@ -169,7 +169,7 @@ impl<'a, D: Deployment> Life<'a, D> {
         commands: &mut mpsc::UnboundedReceiver<Command>,
         early: &mut Vec<Command>,
     ) -> End {
-        if !self.ticket.claim.waits && matches!(found, Found::Waits { .. }) {
+        if !self.ticket.claim.waits && matches!(found, Found::Waits { .. } | Found::Busy) {
             return match self.place.leave().await {
                 Ok(_) => End::Busy,
                 Err(fail) => fail.into(),
@@ -214,12 +214,11 @@ impl<'a, D: Deployment> Life<'a, D> {
         tokio::select! {
             // Watches first: a command that follows an event finds the event taken in.
             biased;
-            () = fired(&mut self.ahead), if !held => {
-                self.ahead = None;
-                let found = self.place.look().await?;
-                self.take(found, true).await
-            }
-            () = fired(&mut self.own), if held => self.look_at_own().await,
+            () = fired(&mut self.ahead), if !held => self.look_again().await,
+            () = fired(&mut self.own) => match held {
+                true => self.look_at_own().await,
+                false => self.look_again().await,
+            },
             () = fired(&mut self.behind), if held && !wanted => self.look_behind().await,
             command = commands.recv() => self.obey(command).await,
             () = over.cancelled() => Ok(Some(End::Ended(Ended::Expired))),
@@ -227,22 +226,32 @@ impl<'a, D: Deployment> Life<'a, D> {
         }
     }
 
+    /// Looks where a waiter stands now.
+    async fn look_again(&mut self) -> Result<Option<End>, Fail> {
+        (self.ahead, self.own) = (None, None);
+        let found = self.place.look().await?;
+        self.take(found, true).await
+    }
+
     /// Takes in where the claim stands now.
     async fn take(&mut self, found: Found, tell: bool) -> Result<Option<End>, Fail> {
         let (id, lease) = (self.ticket.claim.id, self.ticket.claim.lease);
         match found {
             Found::Gone => return Ok(Some(End::Ended(self.place.why_gone().await))),
+            Found::Busy => return Ok(Some(End::Busy)),
             Found::Waits {
                 ahead,
                 watch,
                 behind,
             } => {
                 (self.ahead, self.behind) = (Some(watch), behind);
+                self.own = self.place.watch_own();
                 let look_again = lease;
                 self.standing = Standing::Waiting { ahead, look_again };
             }
             Found::Held { wanted, behind } => {
-                self.behind = behind;
+                // A request to give the lock up may have come while the claim waited: its node is read soon.
+                (self.own, self.behind) = (None, behind);
                 let held = Held {
                     fence: fence(self.place.number)?,
                     block: FENCE_BLOCK,

@@ -1,4 +1,4 @@
-//! What is stored: the data of a claim's node, and the trace of an eviction.
+//! Stored text: the data of a claim's node, and the trace of an eviction.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -73,7 +73,8 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// Where the nodes of a name are.
     fn rooms(&self, name: &Name, mode: Mode) -> Rooms;
 
-    /// Makes `count` nodes, all or none, and lists the room. A lost answer is settled: the nodes were made once.
+    /// Makes `count` nodes, or one of that weight, all or none, and lists the room. A lost answer is settled: the nodes
+    /// were made once.
     async fn make(&self, room: &str, new: &New<'_>, count: u32) -> Result<Made, Fail>;
 
     /// Deletes every node of a claim that may have been made; false if there was none.
@@ -84,6 +85,12 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
 
     /// The data of a node and a watch for its change or deletion; none if the node does not exist.
     async fn read(&self, room: &str, node: &str) -> Result<Option<(Vec<u8>, Watch)>, Fail>;
+
+    /// A watch for the end of a waiter's own node, which was in the last list, where the server tells of it for little.
+    /// Otherwise the waiter finds out when its turn comes.
+    fn watch_own(&self, _room: &str, _node: &str) -> Option<Watch> {
+        None
+    }
 
     /// Writes the data of a node; false if the node does not exist.
     async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail>;
@@ -105,10 +112,10 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The names in use.
     async fn names(&self) -> Result<Vec<Name>, Fail>;
 
-    /// What was last written of evictions from a name.
+    /// The last trace of an eviction from a name.
     async fn trace(&self, name: &Name) -> Result<Option<Vec<u8>>, Fail>;
 
-    /// Writes who was evicted from a name, by whom and why.
+    /// Writes the trace of an eviction: the nodes, the evictor and the reason.
     async fn leave_trace(&self, name: &Name, data: &[u8]) -> Result<(), Fail>;
 }
 
@@ -118,6 +125,13 @@ pub(super) struct New<'a> {
     pub(super) claim: ClaimId,
     pub(super) kind: Kind,
     pub(super) data: &'a [u8],
+    /// Whether the claim may wait. For one that may not, a server that can tell at once that another is in the room makes
+    /// nothing.
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(dead_code, reason = "other servers make no node on a condition")
+    )]
+    pub(super) waits: bool,
 }
 
 /// Where the nodes of a name are.
@@ -130,7 +144,7 @@ pub(super) struct Rooms {
     pub(super) permits: Option<String>,
 }
 
-/// What a node stands for.
+/// The part that a node plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Mutex,
@@ -152,6 +166,8 @@ pub(super) struct Node {
     pub(super) order: i64,
     /// Its claim, if the name or the data of the node tells.
     pub(super) claim: Option<ClaimId>,
+    /// How many permits it stands for; 1 for every other kind.
+    pub(super) weight: u32,
 }
 
 /// A node and what is stored of it.
@@ -176,6 +192,7 @@ pub(super) struct Listed {
 
 /// Nodes that were made, and their room.
 pub(super) struct Made {
+    /// None of a claim that does not wait, and would have had to.
     pub(super) names: Vec<String>,
     /// The server's number of the change that made the first one: it only grows.
     pub(super) number: i64,

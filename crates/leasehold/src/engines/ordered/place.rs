@@ -22,10 +22,12 @@ pub(super) enum Found {
         watch: Watch,
         behind: Option<Watch>,
     },
+    /// No node was made, because the claim would have had to wait.
+    Busy,
     Gone,
 }
 
-/// What a holder's own node says.
+/// The state of a holder's own node.
 pub(super) enum Own {
     There { asked: bool, watch: Watch },
     Gone,
@@ -78,7 +80,21 @@ impl<S: Server> Place<S> {
         };
         let made = self.make(&self.rooms.line.clone(), kind, 1).await?;
         self.node = made.names.into_iter().next();
-        self.judge(made.listed).await
+        match (
+            &self.node,
+            rule::refuses(&made.listed.nodes, self.claim.mode),
+        ) {
+            (Some(_), _) => self.judge(made.listed).await,
+            (None, Some(kind)) => Err(conflict(kind)),
+            (None, None) => match self
+                .server
+                .conflict(&self.claim, &made.listed.nodes)
+                .await?
+            {
+                Some(refusal) => Err(refusal),
+                None => Ok(Found::Busy),
+            },
+        }
     }
 
     /// Looks where the claim stands now.
@@ -136,12 +152,14 @@ impl<S: Server> Place<S> {
     }
 
     async fn make(&mut self, room: &str, kind: Kind, count: u32) -> Result<Made, Fail> {
-        let (claim, data) = (self.claim.id, &self.note.write()[..]);
+        let new = New {
+            claim: self.claim.id,
+            kind,
+            data: &self.note.write(),
+            waits: self.claim.waits,
+        };
         self.unsettled = true;
-        let made = self
-            .server
-            .make(room, &New { claim, kind, data }, count)
-            .await?;
+        let made = self.server.make(room, &new, count).await?;
         self.unsettled = false;
         self.number = made.number;
         Ok(made)
@@ -209,6 +227,12 @@ impl<S: Server> Place<S> {
         }
     }
 
+    /// A watch for the end of a waiter's node.
+    pub(super) fn watch_own(&self) -> Option<Watch> {
+        let (room, node) = self.own()?;
+        self.server.watch_own(room, node)
+    }
+
     /// Reads and watches a holder's node. A request to give the lock up is overwritten by our data, so that `status`
     /// shows the owner and a second request changes the node again.
     pub(super) async fn read_own(&mut self) -> Result<Own, Fail> {
@@ -235,8 +259,12 @@ impl<S: Server> Place<S> {
             weight: Mode::Read.weight(),
             ..self.note.clone()
         };
-        let (claim, kind, data) = (self.claim.id, Kind::Read, &note.write()[..]);
-        let new = New { claim, kind, data };
+        let new = New {
+            claim: self.claim.id,
+            kind: Kind::Read,
+            data: &note.write(),
+            waits: true,
+        };
         let reader = self.server.downgrade(&self.rooms.line, node, &new);
         let Some(reader) = reader.await? else {
             return Ok(false);
@@ -287,8 +315,8 @@ pub(in crate::engines) fn conflict(kind: Kind) -> Fail {
             refused("the name is in use as a semaphore; use it so, or wait until it is free")
         }
         Kind::Foreign => refused(
-            "another program has a lock here whose node names and ours ignore each other (as kazoo's own do): give it \
-             Curator's node names (see the engine's documentation), or use another name",
+            "another program has a lock here that would not exclude ours (on ZooKeeper one of kazoo with node names of its \
+             own, on etcd an RWMutex of Go): see \"With others\" in the engine's documentation, or use another name",
         ),
     }
 }

@@ -61,6 +61,13 @@ pub(in crate::engines) fn stand(nodes: &[Node], own: &str, mode: Mode) -> Stand 
     }
 }
 
+/// The kind of lock that the nodes are, where a claim of this mode cannot join them.
+pub(in crate::engines) fn refuses(nodes: &[Node], mode: Mode) -> Option<Kind> {
+    let line = line(nodes);
+    let other = line.iter().find(|node| !shares_lock(node.kind, mode));
+    other.map(|node| node.kind)
+}
+
 /// Where a claim with `own` permits stands among the permits that are held or asked for, of `capacity`.
 pub(in crate::engines) fn permits(
     nodes: &[Node],
@@ -75,7 +82,8 @@ pub(in crate::engines) fn permits(
     if ours.len() < own {
         return Stand::Missing;
     }
-    if permits.len() <= capacity as usize {
+    let taken: u64 = permits.iter().map(|node| u64::from(node.weight)).sum();
+    if taken <= u64::from(capacity) {
         return Stand::Held { wanted: false };
     }
     others.dedup_by_key(|node| node.claim);
@@ -115,6 +123,7 @@ mod tests {
             kind,
             order,
             claim: name.parse().ok().map(ClaimId::from_u128),
+            weight: 1,
         }
     }
 
@@ -176,6 +185,9 @@ mod tests {
         let line = [node("a", Kind::Mutex, 1), node("k", Kind::Foreign, 2)];
         let foreign = Stand::Conflict(Kind::Foreign);
         assert_eq!(stand(&line, "a", Mode::Mutex), foreign);
+        assert_eq!(refuses(&line, Mode::Mutex), Some(Kind::Foreign));
+        assert_eq!(refuses(&line[..1], Mode::Mutex), None);
+        assert_eq!(refuses(&line[..1], Mode::Write), Some(Kind::Mutex));
     }
 
     #[test]
@@ -191,5 +203,12 @@ mod tests {
         assert_eq!(permits(&nodes, two, 2, 2), behind(1, "1"));
         assert_eq!(permits(&nodes, one, 1, 2), behind(1, "2"));
         assert_eq!(permits(&nodes, two, 3, 9), Stand::Missing);
+        let heavy = Node {
+            weight: 3,
+            ..node("3", Kind::Permit, 7)
+        };
+        let nodes = [node("1", Kind::Permit, 4), heavy];
+        assert_eq!(permits(&nodes, one, 1, 4), held(false));
+        assert_eq!(permits(&nodes, one, 1, 3), behind(1, "3"));
     }
 }

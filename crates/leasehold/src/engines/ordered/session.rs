@@ -21,7 +21,7 @@ use crate::sync::Shared;
 /// How many sessions without a claim are kept for the next claims of their leases.
 const IDLE: usize = 4;
 
-/// What the session shares with the tasks of its claims.
+/// Shared by the session and the tasks of its claims.
 #[derive(Debug)]
 pub(super) struct Core<D: Deployment> {
     deployment: Arc<D>,
@@ -84,7 +84,7 @@ impl<D: Deployment> Core<D> {
 /// Takes the answer to "where does this claim stand".
 pub(super) type Tell = Box<dyn FnOnce(Result<Standing, Fail>) + Send>;
 
-/// What the calls of a session ask of a claim's task.
+/// A call of the session, sent to a claim's task.
 pub(super) enum Command {
     /// Answer once the claim has joined, and everything that the server told before this was taken in.
     Stand(Tell),
@@ -181,9 +181,11 @@ impl<D: Deployment> OrderedSession<D> {
         });
         let _ = claims.insert(claim.id, ticket.clone());
         drop(claims);
-        // A caller may be polled outside of any runtime.
-        let runtime = Handle::try_current().unwrap_or_else(|_| core.runtime.clone());
-        drop(runtime.spawn(live(core.clone(), ticket.clone(), inbox)));
+        // The runtime of the caller may end before the claim does.
+        drop(
+            core.runtime
+                .spawn(live(core.clone(), ticket.clone(), inbox)),
+        );
         Ok((ticket, true))
     }
 

@@ -1,4 +1,4 @@
-//! What a URL says.
+//! Options of the URL.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ impl Config {
         let prefix = params.take("prefix");
         if redisson.is_some() && prefix.is_some() {
             return Err(Trouble::Config(
-                "layout=redisson has no prefix: the name is the key".to_owned(),
+                "layout=redisson takes no prefix, because the name is the key: leave it out"
+                    .to_owned(),
             ));
         }
         let keys = Keys {
@@ -71,7 +72,7 @@ impl Config {
         };
         if keys.prefix.contains(['{', '}']) {
             return Err(Trouble::Config(
-                "the prefix has a brace; braces choose the slot".to_owned(),
+                "the prefix has a brace, and braces choose the slot: leave it out".to_owned(),
             ));
         }
         Ok(Self {
@@ -149,7 +150,7 @@ fn place(
         "redis+cluster" => {
             if !matches!(path, "" | "0") {
                 return Err(Trouble::Config(
-                    "a cluster has no database but 0".to_owned(),
+                    "a cluster has database 0 only: leave the number out".to_owned(),
                 ));
             }
             Ok((Shape::Cluster, or_local(hosts(6379)?), 0))
@@ -181,7 +182,9 @@ fn database(text: &str) -> std::result::Result<i64, Trouble> {
     match text {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            Trouble::Config("what follows the host is not the number of a database".to_owned())
+            Trouble::Config(
+                "the path is not the number of a database: write redis://HOST/NUMBER".to_owned(),
+            )
         }),
     }
 }
@@ -245,7 +248,7 @@ mod tests {
             ("redis://a,b", "redis+cluster"),
             ("redis://h?prefix={x}", "brace"),
             ("redis://h?ca=x", "tls=1"),
-            ("rediss://h?cert=x", "together"),
+            ("rediss://h?cert=x", "pair"),
             ("rediss://h?ca=/nowhere", "/nowhere"),
             ("redis://h?replicas=many", "replicas"),
             ("redis://h?nope=1", "nope"),

@@ -1,4 +1,4 @@
-//! What goes wrong on the way to a server, and what that means for the caller.
+//! Errors of a connection and of a server, and their meaning for the caller.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) enum Trouble {
     Denied(String),
     /// Fewer replicas than wanted have it.
     Few { have: u32, need: u32 },
-    /// The answer made no sense.
+    /// The answer is none that the request can have.
     Strange(String),
     /// The URL or a file it names was wrong.
     Config(String),
@@ -41,7 +41,7 @@ impl Trouble {
         }
     }
 
-    /// What a refusal of the first words of a connection means.
+    /// The meaning of a refused HELLO.
     pub(super) fn at_login(self) -> Self {
         let Self::Refused { code, detail } = &self else {
             return self;
@@ -54,14 +54,14 @@ impl Trouble {
             "NOPROTO" => Self::old_protocol(),
             "ERR" if detail.contains("unknown command") => Self::old_protocol(),
             "ERR" if detail.contains("DB index") => {
-                Self::Config(format!("no such database: {detail}"))
+                Self::Config(format!("the server has no such database: {detail}"))
             }
             _ => self,
         }
     }
 
     fn old_protocol() -> Self {
-        let what = "it does not speak RESP3: use Redis 6.2 or later, without a proxy that speaks RESP2 only";
+        let what = "the server does not speak RESP3: use Redis 6.2 or later, without a proxy that speaks RESP2 only";
         Self::Unfit(what.to_owned())
     }
 
@@ -162,9 +162,15 @@ impl fmt::Display for Trouble {
             Self::Cut(why) => write!(f, "the connection was lost: {why}"),
             Self::Silent => f.write_str("no answer in time"),
             Self::Few { have, need } => {
-                write!(f, "{have} replicas have it in time, and {need} must")
+                write!(
+                    f,
+                    "{have} replicas confirmed the write in time, and {need} must"
+                )
             }
-            Self::Strange(what) => write!(f, "an answer that makes no sense: {what}"),
+            Self::Strange(what) => write!(
+                f,
+                "the server gave an answer that this request cannot have: {what}"
+            ),
             Self::Refused { code, detail } => write!(f, "{code} {detail}"),
         }
     }

@@ -6,8 +6,8 @@ use super::error::Trouble;
 /// The oldest version the script runs on.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Refuses a replica, an old server, and one that throws keys away when its memory is full. What the server does not
-/// let us see is not held against it.
+/// Refuses a replica, an old server, and one that throws keys away when its memory is full. A setting that the server
+/// does not show is taken to be good.
 pub(super) fn check(infos: &[&Reply], role: &Reply, evicting: bool) -> Result<(), Trouble> {
     let text = infos.iter().filter_map(|info| (*info).clone().text().ok());
     let text: String = text.collect();
@@ -15,13 +15,13 @@ pub(super) fn check(infos: &[&Reply], role: &Reply, evicting: bool) -> Result<()
         && matches!(role.first(), Some(Reply::Text(role)) if role == b"slave")
     {
         return Err(Trouble::Down(
-            "this server is a replica; locks need its master".to_owned(),
+            "this server is a replica, and locks need its master: name the master, or use redis+sentinel://".to_owned(),
         ));
     }
     if let Some(version) = field(&text, "redis_version:")
         && parts(version) < OLDEST
     {
-        let what = format!("Redis {version} is too old: 6.2 is the oldest that will do");
+        let what = format!("Redis {version} is too old: use 6.2 or later");
         return Err(Trouble::Unfit(what));
     }
     let limited = field(&text, "maxmemory:").is_some_and(|bytes| bytes != "0");

@@ -66,7 +66,7 @@ impl Keys {
         (self.line(&name) == key).then_some(name)
     }
 
-    /// What every line's key looks like, as a pattern.
+    /// A pattern that the keys of all lines match.
     pub(super) fn pattern(&self) -> String {
         let escaped = self.prefix.chars().flat_map(|c| {
             let special = matches!(c, '*' | '?' | '[' | ']' | '\\');
@@ -135,7 +135,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What each byte does to it.
+/// The remainder of every byte.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
@@ -185,5 +185,37 @@ mod tests {
         for other in ["x", "l[h]*:{00}:x", "l[h]*:evictions", "l[h]*:{zz}:"] {
             assert_eq!(keys.name(other), None, "{other}");
         }
+    }
+
+    /// Whatever a key is called, it is the key of one name or of none; and every name has a key.
+    #[test]
+    fn inputs_that_no_person_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "key",
+            words: &[b"lh:", b"{", b"}", b"}:", b"{00}:", "é".as_bytes()],
+        };
+        let keys = Keys {
+            prefix: "lh:".into(),
+        };
+        fuzz.run(&[], |input| {
+            let text = String::from_utf8_lossy(input);
+            let named = keys.name(&text);
+            assert!(named.iter().all(|name| keys.line(name) == *text));
+            let name = Name::new(&text).ok();
+            if let Some(name) = &name {
+                let key = keys.line(name);
+                assert_eq!(keys.name(&key).as_ref(), Some(name));
+                assert_eq!(slot(key.as_bytes()), Bucket::of(name).slot());
+            }
+            let slot = slot(input);
+            assert!(slot < 16384);
+            (
+                named.is_some(),
+                name.is_some(),
+                claim_id(&text).is_some(),
+                session_id(&text).is_some(),
+                input.len().min(90) / 4,
+            )
+        });
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::op::{Answer, Op, Patience, Told, carefully};
+use super::op::{Answer, Op, Told, carefully};
 use super::rows::{self, Key, Lock, number};
 use super::wire::{Trouble, What, Wire};
 use super::world::World;
@@ -52,11 +52,7 @@ pub(super) async fn beat(
             return Ok(Answer::Done);
         }
         let line = some.iter().map(|(_, claim)| claim.clone()).collect();
-        let patience = match late.is_empty() {
-            true => Patience::Long,
-            false => Patience::Short,
-        };
-        let op = Op::BeatLine(line, session, patience);
+        let op = Op::BeatLine(line, session);
         match carefully(&op, world, wire, &[Key::of(&some[0].1.name)]).await {
             Ok(Answer::Standings(standings)) => {
                 for ((at, _), standing) in some.iter().zip(standings) {
@@ -145,7 +141,7 @@ fn packet(world: &World, keys: &[Key], claims: &Batch, session: SessionId) -> St
              WHERE {these} AND deadline > {now}"
         )
     };
-    let mut packet: Vec<String> = d.begin().iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![d.begin().to_owned()];
     packet.extend(tables.read(keys, Lock::NoWait));
     packet.extend([
         // A row of a claim is locked by foreign transactions alone.

@@ -1,7 +1,7 @@
 //! Removing what is long idle.
 
 use super::op::Answer;
-use super::rows::{Lock, NOBODY};
+use super::rows::{FREE, Lock};
 use super::wire::{Trouble, Wire};
 use super::world::World;
 
@@ -39,7 +39,7 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
     let settled = super::rows::number(row, 2)?.saturating_add(SETTLED) <= now;
     let idle = format!(
         "id = {} AND since < {}",
-        t.dialect.id(NOBODY),
+        t.dialect.id(FREE),
         now.saturating_sub(IDLE)
     );
     let mut packet = vec![
@@ -82,7 +82,7 @@ async fn remove(world: &World, wire: &mut Wire, which: &str) -> Result<(), Troub
         "" => String::new(),
         lock => format!("{lock} SKIP LOCKED"),
     };
-    let mut packet: Vec<String> = d.begin().iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![d.begin().to_owned()];
     packet.push(format!(
         "SELECT {} FROM {} WHERE {which} ORDER BY k LIMIT {AT_ONCE}{skip}",
         d.hex("k"),

@@ -123,53 +123,44 @@ impl Dialect {
     }
 
     /// Begins a transaction that a vanished client cannot keep open for long.
-    pub(super) const fn begin(self) -> &'static [&'static str] {
+    pub(super) const fn begin(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => &[
-                "BEGIN ISOLATION LEVEL READ COMMITTED",
-                "SET LOCAL idle_in_transaction_session_timeout = 1000",
-                "SET LOCAL lock_timeout = 4000",
-            ],
+            Postgres => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 4000; \
+                 SET LOCAL idle_in_transaction_session_timeout = 1000"
+            }
             #[cfg(feature = "mysql")]
-            Mysql => &["START TRANSACTION"],
+            Mysql => "START TRANSACTION",
             #[cfg(feature = "sqlite")]
-            Sqlite => &["BEGIN IMMEDIATE"],
+            Sqlite => "BEGIN IMMEDIATE",
         }
     }
 
-    /// The same on a connection for heartbeats, for a row that is not waited for as long because other lines come after
-    /// it.
-    pub(super) const fn begin_briefly(self) -> &'static [&'static str] {
+    /// The same on a connection for heartbeats: no row is waited for as long, because other lines come after it.
+    pub(super) const fn begin_briefly(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => &[
-                "BEGIN ISOLATION LEVEL READ COMMITTED",
-                "SET LOCAL idle_in_transaction_session_timeout = 1000",
-                "SET LOCAL lock_timeout = 500",
-            ],
+            Postgres => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 500; \
+                 SET LOCAL idle_in_transaction_session_timeout = 1000"
+            }
             #[cfg(feature = "mysql")]
-            Mysql => &[
-                "SET SESSION innodb_lock_wait_timeout = 1",
-                "START TRANSACTION",
-            ],
+            Mysql => "SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION",
             #[cfg(feature = "sqlite")]
-            Sqlite => &["BEGIN IMMEDIATE"],
+            Sqlite => "BEGIN IMMEDIATE",
         }
     }
 
     /// Begins a look at several tables as they are at one moment.
-    pub(super) const fn begin_look(self) -> &'static [&'static str] {
+    pub(super) const fn begin_look(self) -> &'static str {
         match self {
             #[cfg(feature = "postgres")]
-            Postgres => &["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"],
+            Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             #[cfg(feature = "mysql")]
-            Mysql => &[
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-                "START TRANSACTION READ ONLY",
-            ],
+            Mysql => "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY",
             #[cfg(feature = "sqlite")]
-            Sqlite => &["BEGIN"],
+            Sqlite => "BEGIN",
         }
     }
 

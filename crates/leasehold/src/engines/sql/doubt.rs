@@ -10,7 +10,7 @@ use super::op::{Answer, Op};
 use super::world::World;
 use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::{Event, Held};
-use crate::fence::{FENCE_BLOCK, Fence};
+use crate::fence::Fence;
 use crate::sync::Shared;
 
 /// What was told and not yet looked at: at most one piece of news for each claim of this process.
@@ -38,14 +38,6 @@ impl Doubts {
         let (session, event) = news.remove(&claim)?;
         Some((claim, session, event))
     }
-}
-
-/// Where a claim stands in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    Gone,
-    Waits,
-    Holds(Fence),
 }
 
 /// Looks at each claim that a notification was about, and delivers what is true.
@@ -78,18 +70,13 @@ pub(super) async fn settle(world: Weak<World>) {
 }
 
 /// What the tables confirm of an event; the fence is theirs.
-fn agreed(told: Event, seen: Seen) -> Option<Event> {
+fn agreed(told: Event, seen: Option<u64>) -> Option<Event> {
     match (told, seen) {
-        (Event::Granted(claim, held), Seen::Holds(fence)) => {
-            let (block, wanted) = (FENCE_BLOCK, held.wanted);
-            let held = Held {
-                fence,
-                block,
-                wanted,
-            };
-            Some(Event::Granted(claim, held))
+        (Event::Granted(claim, held), Some(more)) if more > 1 => {
+            let fence = Fence::new(more - 1);
+            Some(Event::Granted(claim, Held { fence, ..held }))
         }
-        (ended @ Event::Ended(..), Seen::Gone) => Some(ended),
+        (ended @ Event::Ended(..), None) => Some(ended),
         _ => None,
     }
 }

@@ -31,7 +31,12 @@ impl Pool {
         })
     }
 
-    /// Takes a connection that was made for something else.
+    fn take(&self, world: &World) -> Wire {
+        let idle = self.idle.lock().pop();
+        idle.unwrap_or_else(|| world.wire())
+    }
+
+    /// Takes a connection that is not used any more.
     pub(super) fn keep(&self, wire: Wire) {
         self.idle.lock().push(wire);
     }
@@ -108,18 +113,20 @@ async fn work(
     if turn.is_none() || tell.is_closed() {
         return;
     }
-    let wire = pool.idle.lock().pop();
-    let mut wire = wire.unwrap_or_else(|| world.wire());
+    let mut wire = pool.take(&world);
     let answer = match op.begin(&world) {
         Some(answer) => answer,
         None => world.persist(&op, &mut wire, &|| tell.is_closed()).await,
     };
+    // Before the answer: the next call of the same caller finds this connection, and makes none.
+    pool.keep(wire);
     if let Err(answer) = tell.send(answer)
         && let Some(release) = op.undo(&answer)
     {
+        let mut wire = pool.take(&world);
         drop(world.persist(&release, &mut wire, &|| false).await);
+        pool.keep(wire);
     }
-    pool.keep(wire);
 }
 
 impl std::fmt::Debug for Pool {

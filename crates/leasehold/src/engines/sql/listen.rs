@@ -7,8 +7,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use super::dialect::Dialect;
-use super::op::{Answer, Op};
-use super::post::Address;
+use super::op::Op;
+use super::post::{self, Address};
 use super::rows::Key;
 use super::wire::{Heard, Listening, What, Wire};
 use super::world::World;
@@ -224,16 +224,12 @@ async fn look(world: Weak<World>) {
             continue;
         }
         let wire = wire.get_or_insert_with(|| alive.wire());
-        match Op::Mail.perform(&alive, wire, false).await {
-            Ok(Answer::Mail(bodies)) => bodies.iter().for_each(|body| alive.hear(body)),
-            Ok(_) => {}
-            Err(trouble) => {
-                if trouble.what == What::Moved {
-                    alive.down(&trouble.message);
-                }
-                tracing::debug!(trouble.message, "no mail");
-                tokio::time::sleep(HOLDING).await;
+        if let Err(trouble) = post::collect(&alive, wire).await {
+            if trouble.what == What::Moved {
+                alive.down(&trouble.message);
             }
+            tracing::debug!(trouble.message, "no mail");
+            tokio::time::sleep(HOLDING).await;
         }
     }
 }

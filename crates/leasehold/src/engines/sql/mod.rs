@@ -40,6 +40,8 @@ use self::session::SqlSession;
 use self::tables::Tables;
 use self::wire::Connect;
 use self::world::{Settings, World};
+#[cfg(feature = "sqlite")]
+use crate::engine::path_in_url;
 use crate::engine::{
     Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
     Url, Verdict, cannot_ask,
@@ -139,7 +141,9 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
             // The whole file has one writer at a time: more connections would only stand in each other's way.
             settings.lanes = 1;
             let _ = settings.clock.get_or_insert_with(Clock::boot);
-            (Arc::new(sqlite::File::at(url, params)?), settings)
+            let file = sqlite::File::at(url, params)?;
+            settings.location = location(url, &path_in_url(&file.path));
+            (Arc::new(file), settings)
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -148,7 +152,13 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
                 Some("off") => false,
                 Some(_) => return Err(bad("notify is on or off")),
             };
-            (Arc::new(postgres::Server::at(url, params)?), settings)
+            settings.relaxed = match params.take("commit").as_deref() {
+                None | Some("durable") => false,
+                Some("async") => true,
+                Some(_) => return Err(bad("commit is durable or async")),
+            };
+            let server = postgres::Server::at(url, params, settings.relaxed)?;
+            (Arc::new(server), settings)
         }
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => (Arc::new(mysql::Server::at(url, params)?), settings),
@@ -174,20 +184,22 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
         patience: Duration::from_secs(patience),
         create,
         notify: false,
+        #[cfg(feature = "postgres")]
+        relaxed: false,
         clock,
-        location: location(url),
+        location: location(url, url.path()),
     })
 }
 
 /// The URL without its options and without a password: what two clients of the same locks have in common.
-fn location(url: &Url) -> String {
+fn location(url: &Url, path: &str) -> String {
     let prefix = url.params().take("prefix");
     let hosts = match url.hosts() {
         [] => String::new(),
         hosts => format!("//{}", hosts.join(",")),
     };
     let prefix = prefix.map_or_else(String::new, |prefix| format!("?prefix={prefix}"));
-    format!("{}:{hosts}{}{prefix}", url.scheme(), url.path())
+    format!("{}:{hosts}{path}{prefix}", url.scheme())
 }
 
 fn bad(what: &str) -> Error {
@@ -207,29 +219,13 @@ impl Engine for Sql {
     fn guarantees(&self) -> Guarantees {
         match self.dialect() {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => server(
-                "PostgreSQL",
-                [
-                    Verdict::Kept,
-                    Verdict::Fenced,
-                    Verdict::Fenced,
-                    Verdict::Kept,
-                    Verdict::Broken,
-                    Verdict::Kept,
-                ],
-            ),
+            Dialect::Postgres if self.world.settings.relaxed => {
+                server("PostgreSQL, commit=async", Verdict::Fenced)
+            }
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => server("PostgreSQL", Verdict::Kept),
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => server(
-                "MariaDB, MySQL",
-                [
-                    Verdict::Kept,
-                    Verdict::Fenced,
-                    Verdict::Fenced,
-                    Verdict::Kept,
-                    Verdict::Broken,
-                    Verdict::Kept,
-                ],
-            ),
+            Dialect::Mysql => server("MariaDB, MySQL", Verdict::Kept),
             #[cfg(feature = "sqlite")]
             Dialect::Sqlite => Guarantees::new(
                 "SQLite",
@@ -285,8 +281,10 @@ impl Engine for Sql {
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn server(engine: &'static str, verdicts: [Verdict; 6]) -> Guarantees {
+fn server(engine: &'static str, crash: Verdict) -> Guarantees {
+    let (kept, fenced) = (Verdict::Kept, Verdict::Fenced);
+    let verdicts = [kept, fenced, fenced, crash, Verdict::Broken, kept];
     Guarantees::new(engine, Level::L2, verdicts)
-        .scope("everybody who uses the same database and prefix")
+        .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::crowd;
-use super::doubt::Seen;
 use super::evict::Eviction;
 use super::post;
 use super::rows::{self, Key, Lock, Stored, cell, number};
@@ -30,15 +29,13 @@ pub(super) enum Op {
     /// Says that claims are alive, on any number of lines; tells of each by its index.
     Beat(Vec<Arc<Claim>>, SessionId, Told),
     /// The same for claims of one line, which is waited for.
-    BeatLine(Vec<Arc<Claim>>, SessionId, Patience),
+    BeatLine(Vec<Arc<Claim>>, SessionId),
     /// Looks where one claim is.
     See(Key, ClaimId),
     Release(Claim, u32, Owner),
     Close(SessionId, Vec<Name>),
     Inspect(Option<Name>),
     Evict(Eviction),
-    /// Takes what was told to this process.
-    Mail,
     /// Removes what is long idle.
     Clean,
 }
@@ -55,15 +52,6 @@ pub(super) struct Owner {
 /// The names that the claims of a session may be in line for; None once it is closed.
 pub(super) type Book = Arc<Shared<Option<ById<ClaimId, Name>>>>;
 
-/// How long the row of a line is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Nothing else waits for this.
-    Long,
-    /// Other lines come after this one.
-    Short,
-}
-
 /// Takes the answers of a heartbeat; closed once no caller waits for them.
 pub(super) type Told = mpsc::UnboundedSender<(usize, Standing)>;
 
@@ -75,9 +63,9 @@ pub(super) enum Answer {
     Refused(Refusal),
     Released(Release),
     Evicted(u32),
-    Seen(Seen),
+    /// One more than the fence of a claim, 1 if it waits; nothing if it is in no line.
+    Seen(Option<u64>),
     Lines(Vec<LineView>),
-    Mail(Vec<String>),
 }
 
 impl Op {
@@ -91,7 +79,7 @@ impl Op {
             Self::Close(..) => Step::Close,
             Self::Inspect(..) => Step::Inspect,
             Self::Evict(..) => Step::Evict,
-            Self::Mail | Self::See(..) => Step::Wait,
+            Self::See(..) => Step::Wait,
         }
     }
 
@@ -157,26 +145,17 @@ impl Op {
                 Ok(Answer::Done)
             }
             Self::Claim(claim, owner) => {
-                if claim.waits
-                    && owner.fresh
-                    && crowd::likely(world, claim)
-                    && let Some(answer) = crowd::join(world, wire, claim, owner).await?
-                {
-                    return Ok(answer);
-                }
-                let (key, now) = (Key::of(&claim.name), world.bound_now());
-                let known = world.known.has(key);
-                let (quick, values) = world.quick.claim(claim, owner.session, known, now);
-                if let Some(fence) = wire.quick(quick, &values).await? {
-                    world.known.add(key);
-                    let held = Held {
-                        fence: Fence::new(fence),
-                        block: FENCE_BLOCK,
-                        wanted: false,
-                    };
-                    return Ok(Answer::Standings(vec![Standing::Held(held)]));
+                let key = Key::of(&claim.name);
+                let joins = claim.waits && owner.fresh && !again && crowd::likely(world, claim);
+                let taken = match joins {
+                    true => crowd::join(world, wire, claim, owner).await?,
+                    false => take(world, wire, claim, owner).await?,
+                };
+                if let Some(standing) = taken {
+                    return Ok(Answer::Standings(vec![standing]));
                 }
                 world.known.remove(key);
+                world.crowded.remove(key);
                 let answer = carefully(self, world, wire, &[key]).await?;
                 if let Answer::Standings(standings) = &answer
                     && matches!(standings[..], [Standing::Waiting { .. }])
@@ -186,16 +165,19 @@ impl Op {
                 Ok(answer)
             }
             Self::Release(claim, used, _) => {
-                if crowd::likely(world, claim)
-                    && let Some(answer) = crowd::leave(world, wire, claim, *used).await?
-                {
-                    return Ok(answer);
-                }
-                let (quick, values) = world.quick.release(claim, *used, world.bound_now());
-                if wire.quick(quick, &values).await?.is_some() {
+                let key = Key::of(&claim.name);
+                let left = match !again && crowd::likely(world, claim) {
+                    true => crowd::leave(world, wire, claim, *used).await?,
+                    false => {
+                        let (quick, values) = world.quick.release(claim, *used, world.bound_now());
+                        wire.quick(quick, &values).await?.is_some()
+                    }
+                };
+                if left {
                     return Ok(Answer::Released(Release::Released));
                 }
-                carefully(self, world, wire, &[Key::of(&claim.name)]).await
+                world.crowded.remove(key);
+                carefully(self, world, wire, &[key]).await
             }
             Self::Beat(claims, session, told) => {
                 super::beat::beat(world, wire, claims, *session, told).await
@@ -206,11 +188,12 @@ impl Op {
             }
             Self::See(key, claim) => {
                 let (look, values) = world.quick.see(*key, *claim);
-                Ok(Answer::Seen(match wire.quick(look, &values).await? {
-                    None => Seen::Gone,
-                    Some(1) => Seen::Waits,
-                    Some(more) => Seen::Holds(Fence::new(more - 1)),
-                }))
+                wire.quick(look, &values).await.map(Answer::Seen)
+            }
+            Self::Close(session, names) if names.is_empty() => {
+                let id = world.tables.dialect.id(session.as_u128());
+                let forget = format!("DELETE FROM {} WHERE id = {id}", world.tables.session);
+                wire.run(&forget).await.map(|_| Answer::Done)
             }
             Self::Close(_, names) => {
                 let keys: Vec<_> = names.iter().map(Key::of).collect();
@@ -231,7 +214,6 @@ impl Op {
                 }
             }
             Self::Inspect(name) => super::view::look(world, wire, name.as_ref()).await,
-            Self::Mail => post::collect(world, wire).await.map(Answer::Mail),
             Self::Clean => super::clean::clean(world, wire).await,
         }
     }
@@ -286,12 +268,9 @@ impl Op {
                 let evicted = changes.iter().filter(|change| change.what == What::Evicted);
                 Answer::Evicted(u32::try_from(evicted.count()).unwrap_or(u32::MAX))
             }
-            Self::Open(..)
-            | Self::Beat(..)
-            | Self::See(..)
-            | Self::Inspect(..)
-            | Self::Mail
-            | Self::Clean => Answer::Done,
+            Self::Open(..) | Self::Beat(..) | Self::See(..) | Self::Inspect(..) | Self::Clean => {
+                Answer::Done
+            }
         };
         (answer, changes)
     }
@@ -299,16 +278,32 @@ impl Op {
     /// What belongs to the same transaction besides the lines.
     fn aside(&self, tables: &Tables, was: &[(Key, Line)], now: Micros) -> Vec<String> {
         match self {
-            Self::Close(session, _) => vec![format!(
-                "DELETE FROM {} WHERE id = {}",
-                tables.session,
-                tables.dialect.id(session.as_u128())
-            )],
-            Self::BeatLine(_, session, _) => vec![tables.seen(*session, &now.to_string())],
+            Self::BeatLine(_, session) => vec![tables.seen(*session, &now.to_string())],
             Self::Evict(eviction) => eviction.trace(tables, was, now),
             _ => Vec::new(),
         }
     }
+}
+
+/// Takes a line that is idle; none if it is not.
+async fn take(
+    world: &World,
+    wire: &mut Wire,
+    claim: &Claim,
+    owner: &Owner,
+) -> Result<Option<Standing>, Trouble> {
+    let (key, now) = (Key::of(&claim.name), world.bound_now());
+    let known = world.known.has(key);
+    let (quick, values) = world.quick.claim(claim, owner.session, known, now);
+    let Some(fence) = wire.quick(quick, &values).await? else {
+        return Ok(None);
+    };
+    world.known.add(key);
+    Ok(Some(Standing::Held(Held {
+        fence: Fence::new(fence),
+        block: FENCE_BLOCK,
+        wanted: false,
+    })))
 }
 
 pub(super) fn find<'a>(lines: &'a mut [Stored], name: &Name) -> Option<&'a mut Stored> {
@@ -327,19 +322,11 @@ pub(super) async fn carefully(
     let (tables, mut keys) = (&world.tables, keys.to_vec());
     keys.sort_unstable();
     keys.dedup();
-    if keys.is_empty() {
-        let (answer, _) = op.apply(&mut [], world.moment(0));
-        let aside = op.aside(tables, &[], 0);
-        if let Op::Close(..) = op {
-            let _ = wire.run(&aside.join("; ")).await?;
-        }
-        return Ok(answer);
-    }
     let begin = match op {
-        Op::BeatLine(_, _, Patience::Short) => tables.dialect.begin_briefly(),
+        Op::BeatLine(..) => tables.dialect.begin_briefly(),
         _ => tables.dialect.begin(),
     };
-    let mut packet: Vec<String> = begin.iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![begin.to_owned()];
     packet.extend(tables.read(&keys, Lock::Wait));
     packet.push(format!("SELECT {}", world.now()));
     let rows = wire.run(&packet.join("; ")).await?;

@@ -2,7 +2,7 @@
 //!
 //! A session's id says where its process listens: the upper half is the process's address, and the lowest bit of
 //! that says whether it is told by a notification or looks for mail itself. Both are sent by the transaction that did
-//! it, so nobody is told what did not happen.
+//! it, so no process is told what did not happen.
 
 use super::rows::{hex, hex_bytes};
 use super::wire::{Trouble, Wire};
@@ -68,7 +68,9 @@ pub(super) fn send(
                 d.bytes(body.as_bytes())
             );
         }
-        format!("SELECT pg_notify('{}', '{body}')", to.channel())
+        let [channel, body] = [to.channel(), body]
+            .map(|text| format!("convert_from({}, 'UTF8'::name)", d.bytes(text.as_bytes())));
+        format!("SELECT pg_notify({channel}, {body})")
     });
     statements.collect()
 }
@@ -125,8 +127,8 @@ pub(super) fn read(body: &str) -> Option<(SessionId, Event)> {
     Some((session, event))
 }
 
-/// Takes the mail of this process.
-pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<Vec<String>, Trouble> {
+/// Takes the mail of this process, and delivers it before the commit that removes it.
+pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<(), Trouble> {
     let (d, mail) = (world.tables.dialect, &world.tables.mail);
     let mine = format!("address = {}", d.bytes(&world.address().0.to_be_bytes()));
     let look = format!(
@@ -136,13 +138,18 @@ pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<Vec<String
     let rows = wire.run(&look).await?;
     let rows = rows.first().map_or(&[][..], Vec::as_slice);
     if rows.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
+    }
+    for row in rows {
+        match super::op::text(row, 1) {
+            Ok(body) => world.hear(&body),
+            Err(trouble) => tracing::debug!(trouble.message, "mail that cannot be read"),
+        }
     }
     let ids: Vec<_> = rows
         .iter()
         .filter_map(|row| row.first().cloned().flatten())
         .collect();
-    let bodies = rows.iter().map(|row| super::op::text(row, 1)).collect();
     // Exactly these: another may have been written meanwhile with a smaller id.
     let take = format!(
         "DELETE FROM {mail} WHERE {mine} AND id IN ({})",
@@ -152,7 +159,7 @@ pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<Vec<String
     if let Err(trouble) = wire.run(&take).await {
         tracing::debug!(trouble.message, "mail that was read was not removed");
     }
-    bodies
+    Ok(())
 }
 
 /// At most so many bytes of a text.
@@ -162,4 +169,33 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every role of a database can send a notification: whatever it says, it is read or left alone.
+    #[test]
+    fn inputs_that_no_client_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "notice",
+            words: &[
+                b" ",
+                b".",
+                b" granted ",
+                b" wanted",
+                b" expired",
+                b" evicted ",
+                b"00",
+                b"ff",
+            ],
+        };
+        let seed = format!("{:032x} {:032x} evicted 6d. 6e.", 1, 2).into_bytes();
+        fuzz.run(&[seed], |input| {
+            let text = String::from_utf8_lossy(input);
+            let event = read(&text).map(|(_, event)| std::mem::discriminant(&event));
+            (event, text.split(' ').count().min(8), cut(&text, 9).len())
+        });
+    }
 }

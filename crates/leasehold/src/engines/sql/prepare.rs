@@ -1,6 +1,6 @@
 //! The tables before their first use: whether they are there, whose they are, and whether this build speaks them.
 
-use super::rows::{NOBODY, number};
+use super::rows::{FREE, number};
 use super::tables::VERSION;
 use super::trust;
 use super::wire::{Rows, Trouble, What, Wire};
@@ -38,7 +38,7 @@ impl World {
         let rows = match wire.run(&look).await {
             Ok(rows) if there(&rows) => rows,
             Err(trouble) if trouble.what != What::Missing => return Err(trouble),
-            // Not there, or somebody else is about to finish them.
+            // Not there, or another client is about to finish them.
             _ => {
                 self.create(wire).await?;
                 // Another role may have been faster.
@@ -81,14 +81,14 @@ impl World {
             return Ok(());
         }
         let (leap, now) = (1 << 20, self.now());
-        // All or nothing, and only by the first who comes.
+        // All or nothing, and only by the first client after the boot.
         let other = format!("EXISTS (SELECT 1 FROM {} WHERE boot <> '{boot}')", t.meta);
         let packet = [
             "BEGIN IMMEDIATE".to_owned(),
             format!(
                 "UPDATE {} SET id = {}, since = {now}, last = max(last, fence + {FENCE_BLOCK}) + {leap} WHERE {other}",
                 t.line,
-                t.dialect.id(NOBODY)
+                t.dialect.id(FREE)
             ),
             format!("DELETE FROM {} WHERE {other}", t.claim),
             format!("DELETE FROM {} WHERE {other}", t.mail),

@@ -1,4 +1,4 @@
-//! The statements of a claim that meets nobody: one to take an idle line, one to leave it. Each decides by the line's
+//! The statements of a claim that is alone: one to take an idle line, one to leave it. Each decides by the line's
 //! own row alone, so it is right however long it waited for that row.
 //!
 //! They are asked again and again, so their values go beside them and the database keeps what it made of them. A name
@@ -8,9 +8,10 @@
 
 use sha2::{Digest, Sha256};
 
+use super::crowd::{join_text, leave_text};
 use super::dialect::Dialect;
 use super::post;
-use super::rows::{Key, NOBODY};
+use super::rows::{FREE, Key};
 use super::tables::Tables;
 use crate::claim::{Claim, ClaimId, SessionId};
 use crate::clock::micros;
@@ -19,13 +20,19 @@ use crate::identity::Identity;
 use crate::line::Moment;
 
 /// Above this the careful way looks whether fences are left.
-const PLENTY: i64 = i64::MAX - (1 << 40);
+pub(super) const PLENTY: i64 = i64::MAX - (1 << 40);
 
 /// A value of a statement.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Number(u64),
     Bytes(Vec<u8>),
+}
+
+impl Value {
+    pub(super) fn id(id: u128) -> Self {
+        Self::Bytes(id.to_be_bytes().into())
+    }
 }
 
 /// A statement whose values are bound.
@@ -35,7 +42,7 @@ pub(super) struct Statement {
     /// Whether it tells a number of its own, rather than how many rows it changed.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "for MySQL"))]
     pub(super) tells: bool,
-    /// Made of the text: whoever uses the same name means the same statement.
+    /// Made of the text: the same name means the same statement.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),
         expect(dead_code, reason = "for servers that are not in this process")
@@ -54,6 +61,9 @@ pub(super) struct Quick {
     take: Statement,
     release: Statement,
     see: Statement,
+    /// Of a crowd.
+    pub(super) join: Statement,
+    pub(super) leave: Statement,
 }
 
 impl Quick {
@@ -71,6 +81,11 @@ impl Quick {
             ),
             release: Statement::new(tables, &release(tables, now.unwrap_or("#4"))),
             see: Statement::new(tables, &see(tables)),
+            join: Statement::new(tables, &join_text(tables, now.unwrap_or("#5"))),
+            leave: Statement::new(
+                tables,
+                &leave_text(tables, now.unwrap_or("#5"), now.unwrap_or("#6")),
+            ),
         }
     }
 
@@ -82,7 +97,7 @@ impl Quick {
         at: Option<Moment>,
     ) -> (&Statement, Vec<Value>) {
         let mut values = vec![
-            Value::Bytes(session.as_u128().to_be_bytes().into()),
+            Value::id(session.as_u128()),
             Value::Bytes(post::cut(&who.host, 255).as_bytes().into()),
             Value::Number(who.pid.into()),
             Value::Bytes(post::cut(&who.command, 1024).as_bytes().into()),
@@ -100,12 +115,11 @@ impl Quick {
         known: bool,
         at: Option<Moment>,
     ) -> (&Statement, Vec<Value>) {
-        let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
         let mut values = vec![
-            id(Key::of(&claim.name).0),
+            Value::id(Key::of(&claim.name).0),
             Value::Number(claim.mode.capacity().into()),
-            id(claim.id.as_u128()),
-            id(session.as_u128()),
+            Value::id(claim.id.as_u128()),
+            Value::id(session.as_u128()),
             Value::Number(claim.mode.weight().into()),
             Value::Number(micros(claim.lease)),
         ];
@@ -125,10 +139,9 @@ impl Quick {
         used: u32,
         at: Option<Moment>,
     ) -> (&Statement, Vec<Value>) {
-        let id = |id: u128| Value::Bytes(id.to_be_bytes().into());
         let mut values = vec![
-            id(Key::of(&claim.name).0),
-            id(claim.id.as_u128()),
+            Value::id(Key::of(&claim.name).0),
+            Value::id(claim.id.as_u128()),
             Value::Number((used.clamp(1, FENCE_BLOCK) - 1).into()),
         ];
         values.extend(at.map(|at| Value::Number(at.now)));
@@ -137,14 +150,13 @@ impl Quick {
 
     /// One more than the fence of a claim, 1 if it waits; nothing if it is not in the line.
     pub(super) fn see(&self, key: Key, claim: ClaimId) -> (&Statement, Vec<Value>) {
-        let values = [key.0, claim.as_u128()].map(|id| Value::Bytes(id.to_be_bytes().into()));
-        (&self.see, values.into())
+        (&self.see, [key.0, claim.as_u128()].map(Value::id).into())
     }
 }
 
 impl Statement {
     /// From a text with `#1`, `#2`, … where the values belong.
-    fn new(tables: &Tables, text: &str) -> Self {
+    pub(super) fn new(tables: &Tables, text: &str) -> Self {
         let mut parts = text.split('#');
         let mut written = parts.next().unwrap_or_default().to_owned();
         let mut places = Vec::new();
@@ -195,10 +207,10 @@ fn take(tables: &Tables, now: &str, floor: &str) -> String {
             " RETURNING fence",
         ),
     };
-    let nobody = tables.dialect.id(NOBODY);
+    let free = tables.dialect.id(FREE);
     format!(
         "UPDATE {} SET since = {now}, fence = {fence}, capacity = #2, id = #3, session = #4, weight = #5, \
-         lease = #6, deadline = {start} + #6 WHERE k = #1 AND id = {nobody} AND last <= {PLENTY}{told}",
+         lease = #6, deadline = {start} + #6 WHERE k = #1 AND id = {free} AND last <= {PLENTY}{told}",
         tables.line
     )
 }
@@ -235,7 +247,7 @@ fn insert(tables: &Tables, now: &str, floor: &str) -> String {
     )
 }
 
-/// What was used of the block of fences is spent, unless somebody was granted a later one, as the rule has it.
+/// What was used of the block of fences is spent, unless another claim was granted a later one, as the rule has it.
 fn release(tables: &Tables, now: &str) -> String {
     let larger = tables.dialect.larger();
     let told = match tables.dialect {
@@ -246,9 +258,9 @@ fn release(tables: &Tables, now: &str) -> String {
         #[cfg(feature = "sqlite")]
         Dialect::Sqlite => " RETURNING 1",
     };
-    let nobody = tables.dialect.id(NOBODY);
+    let free = tables.dialect.id(FREE);
     format!(
-        "UPDATE {} SET last = {larger}(last, fence + #3), id = {nobody} \
+        "UPDATE {} SET last = {larger}(last, fence + #3), id = {free} \
          WHERE k = #1 AND id = #2 AND deadline > {now}{told}",
         tables.line
     )
@@ -258,8 +270,8 @@ fn release(tables: &Tables, now: &str) -> String {
 /// inserted id; a refusal resets what the list of values has set it to.
 #[cfg(feature = "mysql")]
 fn on_duplicate_key(tables: &Tables, now: &str, floor: &str) -> String {
-    let nobody = tables.dialect.id(NOBODY);
-    let idle = format!("id = {nobody} AND last <= {PLENTY}");
+    let free = tables.dialect.id(FREE);
+    let idle = format!("id = {free} AND last <= {PLENTY}");
     let taken = [
         ("capacity", "#2".to_owned()),
         ("session", "#4".to_owned()),
@@ -289,6 +301,6 @@ fn on_conflict(tables: &Tables, floor: &str) -> String {
         "ON CONFLICT (k) DO UPDATE SET fence = {}(l.last, {floor}) + 1, {} WHERE l.id = {} AND l.last <= {PLENTY}",
         tables.dialect.larger(),
         taken.join(", "),
-        tables.dialect.id(NOBODY)
+        tables.dialect.id(FREE)
     )
 }

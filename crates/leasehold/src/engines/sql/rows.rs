@@ -67,7 +67,7 @@ pub(super) struct Stored {
 }
 
 /// The id in the row of a line that is idle.
-pub(super) const NOBODY: u128 = 0;
+pub(super) const FREE: u128 = 0;
 
 /// The id in the row of a line whose claims are rows of their own.
 pub(super) const CROWD: u128 = u128::MAX;
@@ -96,7 +96,7 @@ impl Tables {
             false => format!("k IN ({})", keys.join(", ")),
         };
         let lines = match keys.is_empty() {
-            true => format!("WHERE id <> {}", d.id(NOBODY)),
+            true => format!("WHERE id <> {}", d.id(FREE)),
             false => format!("WHERE {only}"),
         };
         let claims = match keys.is_empty() {
@@ -126,11 +126,10 @@ impl Tables {
         if line == was {
             return Vec::new();
         }
-        let mut packet = vec![self.write_line(stored, now)];
         let kept: &[&Place] = &line.places().collect::<Vec<_>>();
         let kept = if kept.len() > 1 { kept } else { &[] };
         let stays = stays(stored, kept);
-        packet.extend(self.remove_claims(stored, &stays));
+        let mut packet: Vec<_> = self.remove_claims(stored, &stays).into_iter().collect();
         let before: ById<_, _> = was.places().map(|place| (place.id, place)).collect();
         let mut next = stored.places.values().max().map_or(0, |place| place + 1);
         for place in kept {
@@ -143,11 +142,12 @@ impl Tables {
                 }
             }
         }
+        packet.push(self.write_line(stored, next - 1, now));
         packet
     }
 
-    /// The line's own row. A claim that is alone is kept in it.
-    fn write_line(&self, stored: &Stored, now: Micros) -> String {
+    /// The line's own row. A claim that is alone is kept in it; of a crowd, what `crowd.rs` decides by.
+    fn write_line(&self, stored: &Stored, largest: i64, now: Micros) -> String {
         let (d, line) = (self.dialect, &stored.line);
         let places: Vec<_> = line.places().collect();
         let mut last = line.last_fence();
@@ -165,8 +165,14 @@ impl Tables {
                 )
             }
             // When it was last used, for the cleaning of idle names.
-            [] => format!("id = {}, since = {now}", d.id(NOBODY)),
-            _ => format!("id = {}", d.id(CROWD)),
+            [] => format!("id = {}, since = {now}", d.id(FREE)),
+            _ => format!(
+                "id = {}, weight = {}, fence = {largest}, deadline = {}, since = {}(since + 1, {now})",
+                d.id(CROWD),
+                places.len(),
+                places.iter().map(|place| place.deadline).min().unwrap_or(0),
+                d.larger()
+            ),
         };
         format!(
             "UPDATE {} SET capacity = {}, last = {last}, {here} WHERE k = {}",
@@ -265,7 +271,7 @@ pub(super) fn lines(lines: &Rows, claims: &Rows) -> BTreeMap<Key, Result<Stored,
 fn line(key: Key, row: &[Option<String>], mut crowd: Vec<(i64, Place)>) -> Result<Stored, Trouble> {
     let places = crowd.iter().map(|(at, place)| (place.id, *at)).collect();
     let mut last = number(row, 3)?;
-    if ![NOBODY, CROWD].contains(&hex(cell(row, 4)?)?) {
+    if ![FREE, CROWD].contains(&hex(cell(row, 4)?)?) {
         let alone = place(row, 4)?;
         last = last.max(alone.fence.map_or(0, block_end));
         crowd.push((0, alone));

@@ -70,11 +70,14 @@ fn bare(table: &str) -> &str {
     table.rsplit('.').next().unwrap_or(table)
 }
 
+/// Every argument has exactly the type of the system's own function: for any other, a function that another role made in the
+/// search path fits better and is called instead.
+///
 /// Trusted owners: this role and the roles it is a member of, the database's owner, and superusers, who need no
 /// planted table. `pg_has_role` calls a superuser a member of every role, so memberships are followed here.
 #[cfg(feature = "postgres")]
 fn postgres(tables: &str) -> String {
-    let hex = |text: &str| format!("encode(convert_to({text}, 'UTF8'), 'hex'::text)");
+    let hex = |text: &str| format!("encode(convert_to({text}, 'UTF8'::name), 'hex'::text)");
     let why = "CASE \
          WHEN relkind <> 'r'::\"char\" THEN 'is a view or a foreign table'::text \
          WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = t.oid AND NOT tgisinternal) \

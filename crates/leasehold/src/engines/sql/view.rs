@@ -18,7 +18,7 @@ pub(super) async fn look(
 ) -> Result<Answer, Trouble> {
     let (tables, d) = (&world.tables, world.tables.dialect);
     let keys: Vec<_> = name.map(Key::of).into_iter().collect();
-    let mut packet: Vec<String> = d.begin_look().iter().map(|s| (*s).into()).collect();
+    let mut packet = vec![d.begin_look().to_owned()];
     packet.extend(tables.read(&keys, Lock::None));
     packet.push(format!(
         "SELECT {}, {}, pid, {} FROM {}",

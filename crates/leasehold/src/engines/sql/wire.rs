@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::dialect::Dialect;
 use super::quick::{Statement, Value};
+use super::rows::number;
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// The rows of one statement. Numbers are decimal, bytes hexadecimal.
@@ -18,12 +19,12 @@ pub(super) trait Link: Send {
     /// Runs the statements of a packet in one round trip; answers with the rows of each.
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble>;
 
-    /// Runs one statement in one round trip, once the connection knows it; answers with the number it tells.
+    /// Runs one statement in one round trip, once the connection knows it; answers with the row it tells, if any.
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble>;
 }
 
-/// What a quick statement tells; nothing, or 0, if it did nothing.
-pub(super) type Told = Option<u64>;
+/// The row that a statement tells.
+pub(super) type Told = Option<Vec<Option<String>>>;
 
 /// Where connections come from.
 #[async_trait]
@@ -153,8 +154,19 @@ impl Wire {
         self.settle(answer).await
     }
 
-    /// Runs one quick statement: nothing, or 0, is told as nothing.
+    /// Runs one quick statement and answers with the number it tells: nothing, or 0, is told as nothing.
     pub(super) async fn quick(
+        &mut self,
+        statement: &Statement,
+        values: &[Value],
+    ) -> Result<Option<u64>, Trouble> {
+        let told = self.row(statement, values).await?;
+        let told = told.map(|row| number(&row, 0)).transpose()?;
+        Ok(told.filter(|number| *number != 0))
+    }
+
+    /// Runs one statement, and answers with the row it tells.
+    pub(super) async fn row(
         &mut self,
         statement: &Statement,
         values: &[Value],
@@ -162,8 +174,7 @@ impl Wire {
         let mut link = self.take().await?;
         let answer = within(self.patience, link.quick(statement, values)).await;
         self.put_back(link, &answer);
-        let told = self.settle(answer).await?;
-        Ok(told.filter(|number| *number != 0))
+        self.settle(answer).await
     }
 
     async fn settle<T>(&mut self, answer: Result<T, Trouble>) -> Result<T, Trouble> {

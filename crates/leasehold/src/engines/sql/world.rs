@@ -30,6 +30,9 @@ pub(super) struct Settings {
     pub(super) create: bool,
     /// Whether to be notified where the database can.
     pub(super) notify: bool,
+    /// Whether a commit is answered before it is on disk.
+    #[cfg(feature = "postgres")]
+    pub(super) relaxed: bool,
     /// The clock of a database that has none of its own, or of a test.
     pub(super) clock: Option<Clock>,
     pub(super) location: String,
@@ -271,6 +274,15 @@ impl World {
 pub(super) async fn pause() {
     let micros = rand::random_range(500..8_000);
     tokio::time::sleep(Duration::from_micros(micros)).await;
+}
+
+impl Drop for World {
+    /// The task that listens waits for what may never come, and its connection with it.
+    fn drop(&mut self) {
+        if let Some(task) = self.listener.lock().take() {
+            task.abort();
+        }
+    }
 }
 
 impl std::fmt::Debug for World {

@@ -60,7 +60,11 @@ impl Config {
             None | Some("anyone") => Access::Anyone,
             Some("creator") if auth.is_some() => Access::Creator,
             Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
-            Some(_) => return Err(bad("acl is anyone or creator")),
+            Some(_) => {
+                return Err(bad(
+                    "acl has an unknown value: write acl=anyone or acl=creator",
+                ));
+            }
         };
         let frame_cap = match params.take("jute.maxbuffer").map(|cap| cap.parse()) {
             None => FRAME_CAP,

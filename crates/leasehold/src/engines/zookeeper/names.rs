@@ -39,6 +39,7 @@ pub(super) fn parse(name: &str) -> Option<Node> {
         kind,
         order,
         claim: claim_of(name),
+        weight: 1,
     })
 }
 
@@ -200,5 +201,56 @@ mod tests {
         assert!(!is_at_the_end("x-lock-2147418111"));
         assert!(is_at_the_end("x-lock-2147418112"));
         assert!(is_at_the_end("x-lock--2147483648"));
+    }
+
+    /// Whatever a node is called, it is the node of one name or of none; and every name has a node that ZooKeeper allows.
+    #[test]
+    fn inputs_that_no_person_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "node",
+            words: &[
+                b"_c_",
+                b"-lock-",
+                b"lease-",
+                b"__READ__",
+                b"__lock__",
+                b"0000000001",
+                b"%",
+                b"%2F",
+                b"/",
+                b"..",
+                b"zookeeper",
+                b"%evicted",
+                "é".as_bytes(),
+                "\u{e000}".as_bytes(),
+                "🔒".as_bytes(),
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let text = String::from_utf8_lossy(input);
+            let (named, child) = (decode(&text), parse(&text));
+            assert!(named.iter().all(|name| encode(name) == *text));
+            let name = Name::new(&text).ok();
+            if let Some(name) = &name {
+                let node = encode(name);
+                assert_eq!(decode(&node).as_ref(), Some(name));
+                assert!(!node.contains('/') && !node.contains(forbidden));
+                assert!(
+                    !matches!(&*node, "." | ".." | "zookeeper" | EVICTED),
+                    "{node}"
+                );
+            }
+            let kind = child
+                .as_ref()
+                .map(|node| std::mem::discriminant(&node.kind));
+            let claim = child.is_some_and(|node| node.claim.is_some());
+            (
+                named.is_some(),
+                name.is_some(),
+                kind,
+                claim,
+                is_at_the_end(&text),
+            )
+        });
     }
 }

@@ -46,7 +46,7 @@ async fn we_may_die() {
         let start = Clock::boot().now();
         waiter.kill();
         holder.kill();
-        // Somebody of ours who lives takes the dead waiter out of a fair queue: Redisson alone waits for minutes.
+        // A living client of ours takes the dead waiter out of a fair queue: Redisson alone waits for minutes.
         let ours = tokio::spawn(async move { client.mutex(&name).lock().await.map(drop) });
         assert_eq!(redisson.hear(), "held");
         assert!(since(start) < LEASE * 3, "{lock}: {:?}", since(start));

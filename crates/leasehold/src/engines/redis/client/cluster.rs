@@ -87,7 +87,8 @@ impl Cluster {
 
     fn known(&self, slot: u16) -> Option<Arc<Server>> {
         let map = self.map.lock();
-        map.masters.get(map.master(slot)?).cloned()
+        let server = map.masters.get(map.master(slot)?);
+        server.filter(|server| !server.is_over()).cloned()
     }
 
     /// Looks where the slots are, unless another call has looked since this one began.
@@ -117,7 +118,8 @@ impl Cluster {
         let mut map = self.map.lock();
         map.slots = slots;
         let masters: Vec<_> = map.slots.iter().map(|range| range.master.clone()).collect();
-        map.masters.retain(|master, _| masters.contains(master));
+        map.masters
+            .retain(|master, server| masters.contains(master) && !server.is_over());
         for master in masters {
             let here = |slot: u16| map.master(slot) == Some(&master);
             let channels = self.channels.iter().filter(|(slot, _)| here(*slot));
@@ -142,7 +144,10 @@ impl Cluster {
             .await?
             .list()?;
         if ranges.is_empty() {
-            return Err(Trouble::Down("it knows of no slots".to_owned()).from(member));
+            return Err(Trouble::Down(
+                "the server knows of no slots: is it a member of a cluster?".to_owned(),
+            )
+            .from(member));
         }
         ranges
             .into_iter()
@@ -156,7 +161,7 @@ fn read(range: Reply, asked: &Address) -> Result<Range, Trouble> {
     let mut next = move || {
         words
             .next()
-            .ok_or_else(|| Trouble::strange("a short range"))
+            .ok_or_else(|| Trouble::strange("a range of slots with too few fields"))
     };
     let (first, last) = (next()?.number()?, next()?.number()?);
     let mut node = next()?.list()?.into_iter();

@@ -1,4 +1,4 @@
-//! One connection to a server: how it is opened, what is said first, and where it listens.
+//! One connection to a server: how it is opened, its first requests, and its channels.
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::stream::{self, Address, Endpoint};
 use crate::engine::Identity;
 use crate::engines::tls::Tls;
 
-/// Who we say we are.
+/// User and password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Login {
     pub(in super::super) user: Option<String>,
@@ -101,16 +101,16 @@ pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Conn {
     mux: Mux,
-    /// What the server calls it.
+    /// The server's id of the connection (`CLIENT ID`).
     id: Option<i64>,
 }
 
-/// What a server said of itself, and what it calls our script.
+/// The first answers of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Greeting {
     /// How every call of the script begins.
     pub(super) script: Call,
-    /// What `INFO server` says: which run of the server this is, and when it began.
+    /// `INFO server`: which run of the server this is, and when it began.
     pub(super) info: Arc<str>,
 }
 
@@ -144,7 +144,7 @@ impl Conn {
         hear: Hear,
     ) -> Result<(Self, Driver), Trouble> {
         let (mut left, mut attempts) = (endpoints.into_iter(), JoinSet::new());
-        let mut last = Trouble::Down("the host has no address".to_owned());
+        let mut last = Trouble::Down("the name of the host has no address".to_owned());
         loop {
             if let Some(endpoint) = left.next() {
                 let (target, hear) = (target.clone(), hear.clone());
@@ -242,7 +242,7 @@ impl Conn {
     ) -> Result<(), Trouble> {
         let calls: Vec<_> = channels.map(Channel::subscribe).collect();
         let replies = self.first(driver, &calls).await?;
-        // Slots move: what was refused is listened to where it is now, after the next look.
+        // Slots move: a refused channel is subscribed to on its new server, after the next look.
         let mut refused = replies.into_iter().filter_map(|reply| reply.ok().err());
         match refused.find(|trouble| !trouble.is_passing()) {
             Some(trouble) => Err(trouble),
@@ -302,7 +302,7 @@ pub(super) fn load(script: &str) -> Call {
     Call::new("SCRIPT LOAD").arg(script)
 }
 
-/// What is said first: RESP3, the login, and what `CLIENT LIST` shows of us.
+/// The first requests of a connection: RESP3, the login, and the name that `CLIENT LIST` shows.
 fn hello(target: &Target) -> Vec<Call> {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let Identity { host, pid, .. } = Identity::of_this_process();

@@ -12,7 +12,7 @@ use super::connection::{Channel, Conn, Greeting, Hear, Known, silent};
 use super::mux::Driver;
 use super::resp::Call;
 use super::sentinel;
-use super::server::{Common, Heard, ServerShared, State};
+use super::server::{Common, ServerShared, State, Unasked};
 use super::stream::Address;
 use crate::clock::{Clock, micros};
 
@@ -67,7 +67,7 @@ impl Keeper {
     }
 
     fn missed(&self) {
-        (self.common.hear)(Heard::Missed);
+        (self.common.hear)(Unasked::Missed);
     }
 
     /// Each step has its own time.
@@ -75,7 +75,7 @@ impl Keeper {
         let target = sentinel::target(&self.common.config, self.fixed.as_ref()).await?;
         let told = self.common.hear.clone();
         let hear: Hear =
-            Arc::new(move |channel, message| told(Heard::Message { channel, message }));
+            Arc::new(move |channel, message| told(Unasked::Message { channel, message }));
         let (conn, mut driver) = Conn::open(&target, hear).await?;
         let listens = self.shared.channels.lock().clone();
         let begin = async {
@@ -139,7 +139,7 @@ impl Keeper {
         }
     }
 
-    /// Listens where it did not yet. What was said there meanwhile was missed.
+    /// Listens where it did not yet. Messages sent there meanwhile were missed.
     async fn rechannel(&self, live: &mut Live) -> Result<(), Trouble> {
         let now = self.shared.channels.lock().clone();
         let more = now.difference(&live.listens);
@@ -152,7 +152,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether the server answers: this question within its time, or others meanwhile. Time in which this process
+    /// Whether the server answers: this request within its time, or others meanwhile. Time in which this process
     /// itself stood still does not count: the answer may lie there unread.
     async fn answers(&self, conn: &Conn) -> bool {
         let ping = [Call::new("PING")];

@@ -1,6 +1,6 @@
-//! Questions down one stream and answers up it, in the same order, for any number of callers.
+//! Requests down one stream and answers up it, in the same order, for any number of callers.
 //!
-//! A caller that finds no other question under way writes to the stream itself, so that no task has to be woken for
+//! A caller that finds no other request under way writes to the stream itself, so that no task has to be woken for
 //! that. While answers are awaited the writing is left to the driver, which sends what many have asked in one go.
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use super::resp::{Call, Reply};
 use super::stream::{Reading, Writing};
 use crate::sync::Shared;
 
-/// Where questions go in.
+/// Where requests go in.
 #[derive(Clone)]
 pub(super) struct Mux(Arc<Shared<Sending>>);
 
@@ -27,7 +27,7 @@ pub(super) struct Mux(Arc<Shared<Sending>>);
 pub(super) struct Driver {
     mux: Mux,
     reading: Reading,
-    /// What was read and not yet understood, and room for more.
+    /// Bytes that were read and not yet parsed, and room for more.
     heard: Vec<u8>,
     filled: usize,
     parser: Parser,
@@ -37,10 +37,10 @@ pub(super) struct Driver {
 struct Sending {
     /// None once the stream has ended.
     writing: Option<Writing>,
-    /// What was asked, and how much of it is written.
+    /// Requests, and how much of them is written.
     out: Vec<u8>,
     written: usize,
-    /// Who waits for answers, in the order of the questions.
+    /// The callers that wait for answers, in the order of the requests.
     asked: VecDeque<Asked>,
     driver: Waker,
 }
@@ -54,7 +54,7 @@ struct Asked {
 
 pub(super) const CLOSED: &str = "the server closed the connection";
 
-/// Room for what is read at once, and for what is kept between questions.
+/// Room for what is read at once, and for what is kept between requests.
 const ROOM: usize = 16 * 1024;
 
 /// More than this is not kept for a server that does not read it.
@@ -114,7 +114,7 @@ impl Mux {
             confirmed_by: calls.iter().find_map(|call| call.confirmed_by),
             tell,
         });
-        // What it cannot write, and what went wrong, the driver finds too.
+        // The driver finds what is left to write, and errors, too.
         let mut unwoken = Context::from_waker(Waker::noop());
         if !alone || !matches!(sending.write(&mut unwoken), Poll::Ready(Ok(()))) {
             sending.driver.wake_by_ref();
@@ -135,12 +135,12 @@ impl Mux {
         }
     }
 
-    /// The next answer to the oldest question.
+    /// The next answer to the oldest request.
     fn answer(&self, reply: Reply) -> Result<(), String> {
         let mut sending = self.0.lock();
         let Some(asked) = sending.asked.front_mut() else {
             return Err(format!(
-                "an answer without a question: {}",
+                "an answer that belongs to no request: {}",
                 Trouble::strange(reply)
             ));
         };
@@ -155,7 +155,7 @@ impl Mux {
         Ok(())
     }
 
-    /// Whether the oldest question is confirmed by a push with this word.
+    /// Whether the oldest request is confirmed by a push with this word.
     fn confirms(&self, word: &Reply) -> bool {
         let sending = self.0.lock();
         let by = sending.asked.front().and_then(|asked| asked.confirmed_by);

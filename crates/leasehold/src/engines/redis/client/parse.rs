@@ -1,18 +1,18 @@
-//! What servers say, read as it comes: each byte once, and no more of them kept than a frame may have.
+//! The parser of RESP3, fed as bytes come: each byte once, and no more of them kept than a frame may have.
 
 use super::super::error::Trouble;
 use super::resp::Reply;
 
-/// What a server says.
+/// A whole answer or push message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
-    /// The answer to the oldest question.
+    /// The answer to the oldest request.
     Answer(Reply),
     /// Something unasked.
     Push(Vec<Reply>),
 }
 
-/// What has begun and not ended yet.
+/// A value that has begun and not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     open: Vec<Open>,
@@ -32,7 +32,7 @@ struct Open {
 enum What {
     List,
     Push,
-    /// What is said about the answer that follows; left out.
+    /// Comes before the answer that it is about; left out.
     Attribute,
 }
 
@@ -113,7 +113,7 @@ impl Parser {
         }
     }
 
-    /// One more answer: to the question, or in the list that it is part of.
+    /// One more answer: to the request, or in the list that it is part of.
     fn take(&mut self, reply: Reply) -> Option<Said> {
         let Some(open) = self.open.last_mut() else {
             return Some(Said::Answer(reply));

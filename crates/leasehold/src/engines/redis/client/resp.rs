@@ -101,7 +101,6 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What a server answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Reply {
     Nil,

@@ -48,7 +48,9 @@ async fn ask(
     };
     let question = Call::new("SENTINEL get-master-addr-by-name").arg(master);
     match Conn::ask(&target, question).await? {
-        Reply::Nil => Err(Trouble::Down("it knows no such master".to_owned()).from(sentinel)),
+        Reply::Nil => {
+            Err(Trouble::Down("the sentinel knows no such master".to_owned()).from(sentinel))
+        }
         answer => {
             let [name, port]: [Reply; 2] = answer.list()?.try_into().map_err(Trouble::strange)?;
             let (name, port) = (name.text()?, port.number()?);

@@ -16,8 +16,8 @@ use super::resp::{Call, Reply};
 use super::stream::Address;
 use crate::sync::Shared;
 
-/// What is told without a question.
-pub(in super::super) enum Heard<'a> {
+/// A message that answers no request.
+pub(in super::super) enum Unasked<'a> {
     Message {
         channel: &'a [u8],
         message: &'a [u8],
@@ -26,13 +26,13 @@ pub(in super::super) enum Heard<'a> {
     Missed,
 }
 
-/// What the connections of one deployment have in common.
+/// Shared by the connections of one deployment.
 #[derive(Clone)]
 pub(in super::super) struct Common {
     pub(in super::super) config: Config,
     /// The text of the script that is run on them.
     pub(in super::super) script: &'static str,
-    pub(in super::super) hear: Arc<dyn Fn(Heard<'_>) + Send + Sync>,
+    pub(in super::super) hear: Arc<dyn Fn(Unasked<'_>) + Send + Sync>,
 }
 
 /// A server. Dropped, its connection ends.
@@ -52,7 +52,7 @@ pub(super) struct ServerShared {
     pub(super) rechannel: Notify,
     /// Calls so far: the connection is looked after while there are any.
     pub(super) calls: AtomicU64,
-    /// Answers so far: a server that answers is there, however long the line of questions is.
+    /// Answers so far: a server that answers is there, however long the line of requests is.
     pub(super) answers: AtomicU64,
 }
 
@@ -94,6 +94,11 @@ impl Common {
 }
 
 impl Server {
+    /// Whether no task keeps its connection any more: the runtime of the call that began it has ended.
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.state.has_changed().is_err()
+    }
+
     /// Waits for the first connection, or says why there is none.
     pub(in super::super) async fn ready(&self) -> Result<(), Trouble> {
         let mut state = self.state.clone();
@@ -105,7 +110,7 @@ impl Server {
         }
     }
 
-    /// What `INFO server` said at the beginning of the connection there is; or why there is none now.
+    /// `INFO server` at the beginning of the present connection; or why there is none now.
     #[cfg(feature = "redlock")]
     pub(in super::super) fn info(&self) -> Result<Arc<str>, Trouble> {
         match &*self.state.borrow() {

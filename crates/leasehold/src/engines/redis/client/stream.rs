@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use super::super::error::Trouble;
 use crate::engine::Host;
@@ -65,10 +65,7 @@ pub(super) async fn open(
 ) -> Result<(Reading, Writing), Trouble> {
     let down = |error: io::Error| Trouble::Down(error.to_string());
     let tcp = match endpoint {
-        Endpoint::Unix(path) => {
-            let (reading, writing) = UnixStream::connect(path).await.map_err(down)?.into_split();
-            return Ok((Box::new(reading), Box::new(writing)));
-        }
+        Endpoint::Unix(path) => return unix(path).await.map_err(down),
         Endpoint::Tcp(place) => TcpStream::connect(place).await.map_err(down)?,
     };
     tcp.set_nodelay(true).map_err(down)?;
@@ -88,11 +85,21 @@ pub(super) async fn open(
     Ok((Box::new(reading), Box::new(writing)))
 }
 
+#[cfg(unix)]
+async fn unix(path: PathBuf) -> io::Result<(Reading, Writing)> {
+    let stream = tokio::net::UnixStream::connect(path).await?;
+    let (reading, writing) = stream.into_split();
+    Ok((Box::new(reading), Box::new(writing)))
+}
+
+#[cfg(not(unix))]
+async fn unix(path: PathBuf) -> io::Result<(Reading, Writing)> {
+    let what = format!("{}: this system has no Unix sockets", path.display());
+    Err(io::Error::new(ErrorKind::Unsupported, what))
+}
+
 fn keep_alive(tcp: &TcpStream) -> io::Result<()> {
     let [idle, between] = KEEPALIVE;
-    sockopt::set_socket_keepalive(tcp, true)?;
-    sockopt::set_tcp_keepidle(tcp, idle)?;
-    sockopt::set_tcp_keepintvl(tcp, between)?;
-    sockopt::set_tcp_keepcnt(tcp, 3)?;
-    Ok(())
+    let often = TcpKeepalive::new().with_time(idle).with_interval(between);
+    SockRef::from(tcp).set_tcp_keepalive(&often.with_retries(3))
 }

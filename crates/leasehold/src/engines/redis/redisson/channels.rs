@@ -1,4 +1,4 @@
-//! Who of this process waits for a message on which channel, in order of arrival.
+//! The waiters of this process per channel, in order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -45,17 +45,17 @@ impl Waiter {
 }
 
 #[derive(Debug, Default)]
-struct Channel {
+struct Subscription {
     waiters: VecDeque<Waiter>,
     subscribed: bool,
-    /// Somebody is trying for the waiters.
+    /// A task is trying for the waiters.
     trying: bool,
     /// Another message came meanwhile.
     again: bool,
 }
 
-impl Channel {
-    /// Those whose session said a word within the lease.
+impl Subscription {
+    /// Those whose session was heard of within the lease.
     fn alive(&mut self) -> &mut VecDeque<Waiter> {
         let now = Clock::boot().now();
         self.waiters.retain(|waiter| waiter.ends > now);
@@ -63,12 +63,12 @@ impl Channel {
     }
 }
 
-/// Every channel that somebody waits on.
+/// Every channel with waiters.
 #[derive(Debug, Default)]
-pub(super) struct Channels(Shared<HashMap<String, Channel>>);
+pub(super) struct Channels(Shared<HashMap<String, Subscription>>);
 
 impl Channels {
-    /// Waits from now on, behind those who came before.
+    /// Waits from now on, behind earlier waiters.
     pub(super) fn join(&self, channel: &str, waiter: Waiter) {
         let mut channels = self.0.lock();
         let waiters = channels.entry(channel.to_owned()).or_default().alive();
@@ -90,7 +90,7 @@ impl Channels {
         found.unwrap_or(false)
     }
 
-    /// Waits no longer. Whether it did, and whether nobody does now.
+    /// Waits no longer. Whether it did, and whether the channel has no waiter now.
     pub(super) fn leave(&self, channel: &str, id: ClaimId) -> (bool, bool) {
         let left = self.with(channel, |known| {
             let before = known.waiters.len();
@@ -112,7 +112,7 @@ impl Channels {
 
     pub(super) fn waiters(&self) -> Vec<Waiter> {
         let mut channels = self.0.lock();
-        let alive = channels.values_mut().map(Channel::alive);
+        let alive = channels.values_mut().map(Subscription::alive);
         alive.flat_map(|waiters| waiters.iter().cloned()).collect()
     }
 
@@ -125,10 +125,10 @@ impl Channels {
         let _ = self.with(channel, |known| known.subscribed = true);
     }
 
-    /// Forgets a channel that nobody waits on; whether it did.
+    /// Forgets a channel without waiters; whether it did.
     pub(super) fn forget(&self, channel: &str) -> bool {
         let mut channels = self.0.lock();
-        let idle = |known: &Channel| known.waiters.is_empty() && !known.trying;
+        let idle = |known: &Subscription| known.waiters.is_empty() && !known.trying;
         let forgets = channels.get(channel).is_some_and(idle);
         if forgets {
             let _ = channels.remove(channel);
@@ -136,7 +136,7 @@ impl Channels {
         forgets
     }
 
-    /// A message came. Whether the caller is to try for the waiters: otherwise somebody does already, and once more.
+    /// A message came. Whether the caller is to try for the waiters: otherwise another task does, once more after this.
     pub(super) fn wake(&self, channel: &str) -> bool {
         let woken = self.with(channel, |known| {
             known.again = true;
@@ -145,7 +145,7 @@ impl Channels {
         woken.unwrap_or(false)
     }
 
-    /// Whom to try for, if a message came since the last round.
+    /// The waiters to try for, if a message came since the last round.
     pub(super) fn next_round(&self, channel: &str) -> Option<Vec<Waiter>> {
         let round = self.with(channel, |known| {
             known.trying = std::mem::take(&mut known.again);
@@ -156,7 +156,7 @@ impl Channels {
         round.flatten()
     }
 
-    fn with<T>(&self, channel: &str, look: impl FnOnce(&mut Channel) -> T) -> Option<T> {
+    fn with<T>(&self, channel: &str, look: impl FnOnce(&mut Subscription) -> T) -> Option<T> {
         self.0.lock().get_mut(channel).map(look)
     }
 }
@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn a_message_during_a_round_is_not_lost() {
         let channels = Channels::default();
-        assert!(!channels.wake("c"), "nobody waits");
+        assert!(!channels.wake("c"), "no waiter");
         channels.join("c", waiter(Duration::from_secs(60)));
         assert!(channels.wake("c"));
         assert!(channels.next_round("c").is_some());
-        assert!(!channels.wake("c"), "somebody tries already");
+        assert!(!channels.wake("c"), "a task tries already");
         assert!(channels.next_round("c").is_some(), "once more");
         assert!(channels.next_round("c").is_none());
         assert!(channels.wake("c"));

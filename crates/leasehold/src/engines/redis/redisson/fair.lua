@@ -2,7 +2,7 @@
 -- listens on CHANNEL:owner. KEYS: name, ours, channel, queue, timeouts. ARGV: who, 1 if it waits.
 -- Every take moves the other deadlines forward by WAIT, as Redisson's own takes do.
 -- Of our own waiters our hash has ?OWNER, the end and the beginning of the wait: one that says nothing for a lease is
--- gone, and whoever of us comes next takes it out of the queue. Redisson would wait for it for five minutes.
+-- gone, and the next of our clients takes it out of the queue. Redisson would wait for it for five minutes.
 
 local WAIT = 300000
 
@@ -25,7 +25,7 @@ local function fair_forget(id)
   if redis.call('HDEL', ours, '?' .. id) == 1 then redis.call('HDEL', ours, '@' .. id) end
 end
 
--- Everybody behind whoever leaves moves forward.
+-- Every thread behind the one that leaves moves forward.
 local function fair_leave(gone)
   local found = false
   for _, id in ipairs(redis.call('LRANGE', KEYS[4], 0, -1)) do
@@ -55,7 +55,7 @@ local function fair_drop_stale()
   end
 end
 
--- A dead head that was told of a release has told nobody.
+-- A dead head of the queue that was told of a release has not passed it on.
 local function fair_tell_next(before)
   local head = fair_head()
   if head and head ~= before and head ~= owner and lock_free() then fair_tell() end

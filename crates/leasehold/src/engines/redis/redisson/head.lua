@@ -38,7 +38,7 @@ local function last()
   return tonumber(redis.call('HGET', ours, 'l') or 0)
 end
 
--- A plain semaphore has no owners but those in our hash: whoever comes next gives their permits back.
+-- A plain semaphore has no owners but those in our hash: the next of our clients gives the permits of dead ones back.
 -- Of other kinds our hash outlives the keys of Redisson's that it speaks of, also when the server is slow.
 local GRACE = ARGV[1] == 'semaphore' and 30 * 86400 * 1000000 or 5 * 1000000
 
@@ -114,7 +114,7 @@ local function sweep(ended)
   end
 end
 
--- Nobody holds the name: what we thought of it is over.
+-- The name is free: our hash about it is void.
 local function forget_all()
   if redis.call('EXISTS', ours) == 0 then return end
   for id in pairs(grants()) do forget(id) end

@@ -1,10 +1,10 @@
-//! What the sessions of one process share: the connection, the subscriptions, and who of them waits for what.
+//! Shared by the sessions of one process: the connection, the subscriptions, and the waiters.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::super::client::{Channel, Common, Heard, Reply, Server};
+use super::super::client::{Channel, Common, Reply, Server, Unasked};
 use super::super::config::Config;
 use super::super::error::Trouble;
 use super::channels::Channels;
@@ -95,7 +95,7 @@ impl Hub {
             })
         };
         if answers.iter().any(odd) {
-            // Whatever it says next may belong to somebody else, or another server must say it.
+            // The next answer may belong to another call, or another server must give it.
             self.link().renew();
         }
         Ok(answers)
@@ -151,15 +151,15 @@ impl Hub {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    fn heard(&self, heard: Heard<'_>) {
+    fn heard(&self, heard: Unasked<'_>) {
         let channel = match heard {
-            Heard::Missed => {
+            Unasked::Missed => {
                 let sessions = self.sessions();
                 return sessions
                     .iter()
                     .for_each(|session| session.tell(Event::Unsure));
             }
-            Heard::Message { channel, .. } => std::str::from_utf8(channel).unwrap_or_default(),
+            Unasked::Message { channel, .. } => std::str::from_utf8(channel).unwrap_or_default(),
         };
         if self.channels.wake(channel)
             && let (Some(hub), channel) = (self.this.upgrade(), channel.to_owned())
@@ -168,7 +168,7 @@ impl Hub {
         }
     }
 
-    /// Tries for those who wait, as long as messages come.
+    /// Tries for the waiters, as long as messages come.
     async fn try_for_all(&self, channel: &str) {
         while let Some(waiters) = self.channels.next_round(channel) {
             for waiter in waiters {

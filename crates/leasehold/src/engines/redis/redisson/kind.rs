@@ -5,7 +5,7 @@ use crate::claim::Mode;
 use crate::engine::Params;
 use crate::name::Name;
 
-/// What the URL says about objects that share a way of asking.
+/// The kinds of Redisson objects that the URL chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Kinds {
     mutex: Kind,
@@ -124,7 +124,7 @@ pub(super) fn ours(name: &Name) -> String {
 
 const OURS: &str = "leasehold_redisson";
 
-/// What our own keys look like, as a pattern.
+/// A pattern that our own keys match.
 pub(super) fn pattern() -> String {
     format!("{OURS}:*")
 }

@@ -34,7 +34,7 @@ local function lock_shown()
   return rows
 end
 
--- Takes it from whoever holds it, or from the owner of a fence; answers with the owners.
+-- Takes it from all holders, or from the owner of a fence; answers with the owners.
 local function lock_drop(fence, tell)
   local lost = {}
   for _, id in ipairs(redis.call('HKEYS', name)) do

@@ -18,7 +18,7 @@ use self::session::RedissonSession;
 use super::client::Reply;
 use super::config::{Config, Shape};
 use super::error::Trouble;
-use super::trace;
+use super::inspect;
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
 };
@@ -74,12 +74,12 @@ impl Redisson {
         by: &Identity,
         why: &str,
     ) -> std::result::Result<(), Trouble> {
-        let call = trace::eviction(EVICTIONS, name, ("owners", lost), by, why);
+        let call = inspect::eviction(EVICTIONS, name, ("owners", lost), by, why);
         let reply = self.hub.link().send(&[call]).await?.pop();
         reply.map_or(Ok(()), |reply| reply.ok().map(drop))
     }
 
-    /// Whoever lost it, as whatever kind of lock it was.
+    /// Evicts, from any kind of lock; the owners that lost it.
     async fn take_away(
         &self,
         name: &Name,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
+use super::super::words::fence;
 use super::kind::Kind;
 use crate::claim::{Claim, Mode};
 use crate::engine::{Held, Release};
@@ -99,7 +99,9 @@ impl Run {
         let [mark, answer]: [Reply; 2] = reply.list()?.try_into().map_err(Trouble::strange)?;
         match mark.text()? == self.mark {
             true => answer.list(),
-            false => Err(Trouble::Strange("the answer to another call".to_owned())),
+            false => Err(Trouble::Strange(
+                "the answer has the mark of another call".to_owned(),
+            )),
         }
     }
 }
@@ -107,7 +109,7 @@ impl Run {
 /// The script counts in doubles; no lease is longer than 50 years.
 const LONGEST: u128 = 50 * 365 * 86_400 * 1_000;
 
-/// What the script needs to know of a claim besides who asks.
+/// The arguments of a claim besides its owner.
 fn words(kind: Kind, mode: Mode) -> Vec<String> {
     match (kind, mode) {
         (Kind::Fenced, _) => vec!["fenced".to_owned()],
@@ -117,11 +119,11 @@ fn words(kind: Kind, mode: Mode) -> Vec<String> {
     }
 }
 
-/// What the script says of one claim.
+/// The script's answer about one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Held(Held),
-    /// Somebody else has it; when that may have ended, if it is known.
+    /// Another owner has it; when that may have ended, if it is known.
     Busy(Option<Duration>),
     Gone,
     /// The name is in use with this capacity.
@@ -137,7 +139,7 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
     Ok(match first.as_str() {
         "held" => {
             let fence = fence(next()?.number()?)?;
-            // Nobody can tell who waits for it in another process: somebody may.
+            // Waiters in other processes are not visible: assume one.
             Said::Held(Held {
                 fence,
                 block: next()?.number()?,

@@ -1,5 +1,5 @@
 -- RSemaphore: string NAME = permits that are free. KEYS: name, ours, channel. ARGV: who, 1 if it waits, count, of.
--- It has no owners. Our hash has ours, and whoever comes next gives back what a dead one of us held.
+-- It has no owners. Our hash has ours, and the next of our clients gives back the permits of dead ones.
 
 local function give_back(count)
   publish(KEYS[3], redis.call('INCRBY', name, int(count)))
@@ -9,7 +9,7 @@ local function sweep_permits()
   sweep(function(_, place) give_back(place.weight) end)
 end
 
--- What our claims agree on; refused if this one says otherwise.
+-- The number of permits that our claims agree on; a claim with another one is refused.
 local function other_capacity()
   local capacity = redis.call('HGET', ours, 'c')
   if capacity and capacity ~= ARGV[9] and next(grants()) then return { 'capacity', capacity } end

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::error::Trouble;
-use super::super::session::who_text;
+use super::super::words::who_text;
 use super::channels::Waiter;
 use super::hub::Hub;
 use super::kind::Kind;
@@ -19,7 +19,7 @@ use crate::fence::FENCE_BLOCK;
 use crate::line::Refusal;
 use crate::sync::Shared;
 
-/// A session: what it may have under which names.
+/// A session: the claims that it may have.
 pub(super) struct RedissonSession {
     hub: Arc<Hub>,
     id: SessionId,
@@ -60,7 +60,7 @@ impl RedissonSession {
         self.inbox.deliver(event);
     }
 
-    /// Somebody took the lock away from these owners.
+    /// An eviction took the lock away from these owners.
     pub(super) fn evicted(&self, owners: &[String], by: &str, why: &str) {
         let mine: Vec<_> = self.mine.lock().keys().copied().collect();
         for id in mine
@@ -132,7 +132,7 @@ impl RedissonSession {
         )
     }
 
-    /// Tries once. What was released meanwhile is not kept.
+    /// Tries once. A claim that was released meanwhile is not kept.
     async fn attempt(&self, claim: &Claim) -> std::result::Result<Said, Trouble> {
         let said = script::said(self.hub.run(&self.run_claim(claim)).await?)?;
         self.settle(claim, said).await
@@ -155,7 +155,7 @@ impl RedissonSession {
         match self.attempt(claim).await {
             Ok(Said::Held(held)) => self.tell(Event::Granted(claim.id, held)),
             Ok(_) => {}
-            Err(trouble) => tracing::debug!(?trouble, "a try after a message failed"),
+            Err(trouble) => tracing::debug!(?trouble, "the try after a release message failed"),
         }
     }
 
@@ -191,7 +191,7 @@ impl RedissonSession {
             };
             let _ = self.mine.lock().insert(claim.id, mine);
         }
-        // Whoever has to wait goes behind those of this process who wait already.
+        // A new waiter goes behind the waiters of this process.
         if first && claim.waits && self.hub.channels.ahead(&self.channel(claim), claim.id) > 0 {
             return self.wait(claim).await;
         }
@@ -210,7 +210,7 @@ impl RedissonSession {
             Said::Gone => Ok(Standing::Gone),
             Said::Capacity(capacity) => Err(Error::from(Refusal::Capacity(capacity))),
             Said::Kind => {
-                let what = "the name is in use as another kind of Redisson lock";
+                let what = "the name is in use as another kind of Redisson lock: use it so, or wait until it is free";
                 Err(Error::new(ErrorKind::Conflict, Step::Claim, what))
             }
         };
@@ -315,7 +315,7 @@ impl Session for RedissonSession {
     }
 }
 
-/// What the layout cannot say is refused before anybody waits.
+/// Refuses modes that the layout cannot store, before the claim waits.
 fn admits(kind: Kind, mode: Mode) -> Result<()> {
     let refuse =
         |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redisson"));

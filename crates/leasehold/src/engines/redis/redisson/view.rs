@@ -1,11 +1,11 @@
-//! What `inspect` shows.
+//! `inspect` of Redisson's locks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
-use super::super::scan;
-use super::super::session::who;
+use super::super::inspect;
+use super::super::words::who;
 use super::channels::Waiter;
 use super::hub::Hub;
 use super::kind::{Kind, name_of, pattern};
@@ -15,7 +15,7 @@ use crate::clock::micros;
 use crate::engine::{ClaimView, Clock, Identity, LineView, Query};
 use crate::name::Name;
 
-/// What is asked for: one line, or all that are known.
+/// Answers a query: one line, or all that are known.
 pub(super) async fn look(hub: &Hub, query: &Query) -> Result<Vec<LineView>, Trouble> {
     match &query.name {
         Some(name) => Ok(line(hub, name).await?.into_iter().collect()),
@@ -23,7 +23,7 @@ pub(super) async fn look(hub: &Hub, query: &Query) -> Result<Vec<LineView>, Trou
     }
 }
 
-/// Who holds a name, as any kind of lock, and who of this process waits for it; none if nobody does.
+/// The holders of a name, as any kind of lock, and its waiters of this process; none if there are none.
 async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
     let kinds = hub.kinds.all();
     let runs = kinds.map(|kind| Run::look(kind, name));
@@ -52,7 +52,7 @@ async fn line(hub: &Hub, name: &Name) -> Result<Option<LineView>, Trouble> {
 /// Every name that one of ours holds, or waits for in this process. Of a name that only Java uses nothing tells that
 /// it is a lock.
 async fn lines(hub: &Hub) -> Result<Vec<LineView>, Trouble> {
-    let mut names = scan::names(hub.link(), &pattern(), name_of).await?;
+    let mut names = inspect::names(hub.link(), &pattern(), name_of).await?;
     names.extend(
         hub.channels
             .waiters()

@@ -4,7 +4,7 @@
 //! each only while it still holds for this claim and only if its own fence was among those looked at. Of two grants
 //! one then came first on some node of both majorities, and that node knew its fence before it gave out the other's:
 //! no fence is had twice, and a later holder has a larger one, also when a node's clock jumped. The model in
-//! `tests/redlock_model` is this.
+//! `redlock_model` in the tests of the lab is this.
 
 use std::time::Duration;
 
@@ -16,14 +16,13 @@ use crate::engine::Held;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::{FENCE_BLOCK, Fence};
 
-/// What came of a try.
 pub(super) enum Attempt {
     Held(Held),
     /// No majority; asking again may be worth it after about so long.
     Busy(Duration),
 }
 
-/// Two who split the nodes between them should not meet again.
+/// Two claims that split the nodes between them should not meet again.
 const SPLIT: Duration = Duration::from_millis(30);
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(250);
@@ -35,7 +34,7 @@ impl Nodes {
         let voting = |vote: &Vote| matches!(vote, Vote::Yes(_) | Vote::Busy { .. });
         let run = Run::claim(self.config.keys(), claim, asker);
         let votes = self.votes(run, self.config.patience(claim.lease), |said| {
-            // A no is not enough: whether somebody has it, or too few can be asked, are different answers.
+            // A no is not enough: "busy" and "too few nodes answer" are different answers.
             let told =
                 count(said, voting) >= self.majority() || self.hopeless(count_noes(said, voting));
             count(said, yes) >= self.majority() || (told && self.hopeless(count_noes(said, yes)))
@@ -103,8 +102,9 @@ impl Nodes {
         match left.max() {
             None => self.short(votes, Step::Claim),
             Some(left) => {
-                let what =
-                    format!("too few nodes vote: some began not long ago, and do within {left:?}");
+                let what = format!(
+                    "too few nodes vote: some started a short time ago, and vote within {left:?}"
+                );
                 let error = Error::new(ErrorKind::Unavailable, Step::Claim, what);
                 error.on("redlock").perhaps()
             }
@@ -119,7 +119,7 @@ fn counted(said: &Said<Vote>, fences: &[Option<Fence>]) -> Said<Vote> {
     among.map(|(said, _)| said.clone()).collect()
 }
 
-/// When a release that nobody told of, or the end of the holder's lease, should be looked for.
+/// When to ask again: after the end of the holder's lease, or for a release whose message was lost.
 fn again(claim: &Claim, votes: &Said<Vote>) -> Duration {
     let usual = (claim.lease / 10).clamp(SHORTEST, LONGEST);
     let busy = votes

@@ -1,4 +1,4 @@
-//! The same question to several nodes, and as many answers as are needed.
+//! The same request to several nodes, and as many answers as are needed.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use super::super::error::Trouble;
 /// One node's answer to come.
 pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, Trouble>> + Send>>;
 
-/// What each node said; none if it said nothing in time.
+/// The answer of each node; none if it gave none in time.
 pub(super) type Said<T> = Vec<Option<Result<T, Trouble>>>;
 
-/// Calls under way. What was asked is in the line of its connection after the first poll, and comes to the node also when
+/// Calls under way. A request is in the queue of its connection after the first poll, and comes to the node also when
 /// the answer is not waited for any more.
 pub(super) struct Calls<T> {
     pending: Vec<Option<Call<T>>>,
@@ -47,7 +47,7 @@ impl<T> Calls<T> {
                 false => Poll::Pending,
             }
         });
-        // Whoever is silent counts as a node that did not vote.
+        // A silent node counts as one that did not vote.
         let _ = tokio::time::timeout(patience, gather).await;
         self.said
     }

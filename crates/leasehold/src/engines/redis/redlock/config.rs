@@ -1,4 +1,4 @@
-//! What a URL says.
+//! Options of the URL.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::{Result, Step};
 /// A deployment, as its URL describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
-    /// What all nodes have in common, and their hosts.
+    /// The settings that all nodes share, and their hosts.
     redis: Redis,
     /// No lease is longer, and a node that began with nothing stays out of votes for so long.
     pub(super) longest: Duration,
@@ -52,12 +52,13 @@ impl Config {
         let longest = match longest.map(str::parse) {
             None => LONGEST,
             Some(Ok(seconds)) if seconds > 0 => Duration::from_secs(seconds),
-            Some(_) => return wrong("longest is the longest lease, in whole seconds"),
+            Some(_) => {
+                return wrong("longest is not a whole number of seconds above 0");
+            }
         };
         Ok(Self { redis, longest })
     }
 
-    /// What each node is told apart.
     pub(super) fn nodes(&self) -> impl Iterator<Item = Redis> {
         let alone = |host: &Address| Redis {
             hosts: vec![host.clone()],

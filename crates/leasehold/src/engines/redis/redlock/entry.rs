@@ -1,4 +1,4 @@
-//! What is remembered of a claim that may be on some node.
+//! The memory of a claim that may be on some node.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

@@ -22,9 +22,9 @@ use self::config::Config;
 use self::nodes::Nodes;
 use self::script::Run;
 use self::session::RedlockSession;
+use super::inspect;
 use super::keys::claim_text;
-use super::mailbox::eviction;
-use super::trace;
+use super::words::eviction;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
@@ -81,7 +81,7 @@ impl Engine for Redlock {
         use Verdict::{Fenced, Kept};
         Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
             .scope("every process that reaches a majority of these servers, while no clock of theirs steps")
-            .dead_holder("when its lease ends, and whoever waits asks again")
+            .dead_holder("when its lease ends, and waiters ask again")
             .fences("the largest that a majority of the servers has seen, and more")
             .mutex_only()
             .unordered()
@@ -130,7 +130,7 @@ impl Engine for Redlock {
         if !evicted.is_empty() {
             tracing::warn!(%name, %by, why, "evicted");
             let claims: Vec<_> = evicted.keys().map(|id| claim_text(*id)).collect();
-            let entry = trace::eviction(&keys.evictions(), name, ("claims", &claims), by, why);
+            let entry = inspect::eviction(&keys.evictions(), name, ("claims", &claims), by, why);
             self.nodes.note(entry).await;
         }
         Ok(u32::try_from(evicted.len()).unwrap_or(u32::MAX))

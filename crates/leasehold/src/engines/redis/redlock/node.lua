@@ -1,4 +1,4 @@
--- What one node does. One script for every operation, so that one text is loaded and tested.
+-- The operations of one node, in one script, so that one text is loaded and tested.
 --
 -- KEYS[1]   PREFIX!run            which run of the server this is, and when it began: "RUN MICROS"
 -- then two keys for each name:
@@ -24,7 +24,7 @@ local function int(number)
   return string.format('%.0f', number)
 end
 
--- A server that has just begun may have forgotten whom it granted to. It votes again once that is over. One that
+-- A server that has just begun may have forgotten its votes. It votes again once those are over. One that
 -- remembers another run may have forgotten only a little; how long it has been up says nothing then.
 local function votes_in(run, up, longest)
   local known, began = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%d+)$')
@@ -167,7 +167,7 @@ function operations.confirm(line, votes, id, fence)
   return { 'held', front(line) and 1 or 0 }
 end
 
--- beat: id, session, who, lease, fence. A holder takes a node that nobody has.
+-- beat: id, session, who, lease, fence. A holder takes a node without a holder.
 function operations.beat(line, votes, id, session, who, lease, fence)
   if votes > 0 then return { 'new', int(votes) } end
   lease, fence = tonumber(lease), tonumber(fence)
@@ -190,7 +190,7 @@ function operations.release(line, _, id)
   return { known and known.till > now and 'released' or 'gone' }
 end
 
--- yield: id, session, who, lease, 1 if it waits. Gives back what did not become a majority; it is tried again later.
+-- yield: id, session, who, lease, 1 if it waits. Gives back a vote without a majority; the claim tries again later.
 function operations.yield(line, votes, id, session, who, lease, waits)
   if mine(line, id) then free(line) end
   if waits == '1' and votes <= 0 then wait(line, id, session, who, tonumber(lease)) end

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::super::client::{Channel, Common, Heard, Reply, Server};
+use super::super::client::{Channel, Common, Reply, Server, Unasked};
 use super::super::config::Config as Redis;
 use super::super::error::Trouble;
 use super::super::fit::field;
@@ -20,7 +20,7 @@ pub(super) struct Node {
     link: OnceLock<Arc<Server>>,
 }
 
-/// What a node answers for each name of each run.
+/// The node's answer for each name of each run.
 pub(super) type Answers = Vec<Vec<Reply>>;
 
 impl Node {
@@ -41,9 +41,9 @@ impl Node {
                 config: self.config.clone(),
                 script: script::TEXT,
                 hear: Arc::new(move |heard| match heard {
-                    Heard::Message { message, .. } => post.heard(at, message),
+                    Unasked::Message { message, .. } => post.heard(at, message),
                     // The next look makes up for it; one node is not worth more.
-                    Heard::Missed => {}
+                    Unasked::Missed => {}
                 }),
             };
             let channel = self.config.keys.channel(&self.post.address);
@@ -57,7 +57,7 @@ impl Node {
     pub(super) async fn run(self: Arc<Self>, runs: Arc<[Run]>) -> Result<Answers, Trouble> {
         // Which run of the server we are connected to, and how many seconds it had been up then.
         let info = self.link().info()?;
-        let unseen = "INFO server does not tell when the node began, and its vote depends on it";
+        let unseen = "INFO server does not tell when the node started, and its vote depends on that: allow INFO to this user";
         let unseen = || Trouble::Unfit(unseen.to_owned());
         let run = field(&info, "run_id:").ok_or_else(unseen)?;
         let up = field(&info, "uptime_in_seconds:").ok_or_else(unseen)?;

@@ -63,8 +63,8 @@ impl Nodes {
         }))
     }
 
-    /// Asks every node at once, until enough is known or the time is over. What one of them is asked comes to it
-    /// before anything it is asked later, also if this future is dropped once it was polled.
+    /// Asks every node at once, until enough is known or the time is over. A request comes to its node
+    /// before every later request, also if this future is dropped once it was polled.
     pub(super) async fn ask(
         &self,
         runs: Vec<Run>,
@@ -121,7 +121,10 @@ impl Nodes {
             None => {
                 let (kind, why) = match troubles.first() {
                     Some(why) => (ErrorKind::Unavailable, why.to_string()),
-                    None => (ErrorKind::TimedOut, "the others are silent".to_owned()),
+                    None => (
+                        ErrorKind::TimedOut,
+                        "the other nodes did not answer in time".to_owned(),
+                    ),
                 };
                 let what = format!("no majority of the {} nodes answers: {why}", self.all.len());
                 Error::new(kind, step, what)
@@ -140,7 +143,7 @@ fn is_unsent<T>(said: &Option<Result<T, Trouble>>) -> bool {
     matches!(said, Some(Err(Down(_) | Denied(_) | Config(_) | Unfit(_))))
 }
 
-/// What each node said of the claim at this place.
+/// The vote of each node on the claim at this place.
 pub(super) fn votes_at(said: &Said<Answers>, at: usize) -> Said<Vote> {
     let one = |answers: &Answers| {
         answers

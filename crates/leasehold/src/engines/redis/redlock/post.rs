@@ -1,4 +1,4 @@
-//! What nodes say unasked, and to which session it goes.
+//! Messages of nodes, and the sessions that they go to.
 
 use std::sync::Weak;
 
@@ -10,19 +10,19 @@ use crate::claim::{ById, ClaimId, SessionId};
 use crate::engine::Ended;
 use crate::sync::Shared;
 
-/// Where this process listens, and for whom.
+/// The channel of this process, and the sessions behind it.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) address: String,
     sessions: Shared<ById<SessionId, Weak<RedlockSession>>>,
 }
 
-/// What one node says of one claim. None of it is believed without a majority.
+/// A message of one node about one claim. None is believed without a majority.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// It may be worth trying now.
     Free,
-    /// Somebody else asked for what this claim holds.
+    /// Another claim asked for the name that this one holds.
     Wanted,
     Ended(Ended),
 }
@@ -50,7 +50,7 @@ impl Post {
 
     pub(super) fn heard(&self, node: usize, message: &[u8]) {
         let Some((session, claim, news)) = std::str::from_utf8(message).ok().and_then(read) else {
-            tracing::debug!("a message that makes no sense");
+            tracing::debug!("a message that no script of this version sends is ignored");
             return;
         };
         let session = self.sessions.lock().get(&session).and_then(Weak::upgrade);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::answer::fence;
 use super::super::client::{Call, Reply};
 use super::super::error::Trouble;
 use super::super::keys::{Keys, claim_id, claim_text};
+use super::super::words::fence;
 use crate::claim::{Claim, ClaimId};
 use crate::clock::micros;
 use crate::fence::Fence;
@@ -22,7 +22,7 @@ pub(super) struct Run {
     args: Vec<String>,
 }
 
-/// Whose claim it is, as a node stores it.
+/// The claiming process, as a node stores it.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     pub(super) session: String,
@@ -111,7 +111,9 @@ impl Run {
             .ok_or(Trouble::Strange("nothing".to_owned()))?
             .text()?;
         if mark != self.mark || replies.len() * 2 != self.keys.len() {
-            return Err(Trouble::Strange("the answer to another call".to_owned()));
+            return Err(Trouble::Strange(
+                "the answer has the mark of another call".to_owned(),
+            ));
         }
         // A name that could not be done says so in the place of its words.
         let words = |reply| match reply {
@@ -132,17 +134,17 @@ fn about(claim: &Claim, asker: &Asker) -> [String; 4] {
     ]
 }
 
-/// What a node says of one claim.
+/// The vote of a node on one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     /// Yes, with the first fence of a block.
     Yes(Fence),
-    /// Somebody else has it, for so long; perhaps not with a majority.
+    /// Another claim has it, for so long; perhaps not with a majority.
     Busy {
         left: Duration,
         settled: bool,
     },
-    /// It began not long ago and stays out of votes for so long.
+    /// The node started a short time ago, and stays out of votes for so long.
     New(Duration),
     Held {
         wanted: bool,
@@ -175,7 +177,7 @@ pub(super) fn vote(answer: &[Reply]) -> Result<Vote, Trouble> {
     })
 }
 
-/// Whom a node evicted, and the fence.
+/// The claim that a node evicted, and its fence.
 pub(super) fn evicted(answer: &[Reply]) -> Option<(ClaimId, Fence)> {
     let [_, id, fence] = answer else { return None };
     let id = claim_id(&id.clone().text().ok()?)?;

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::sync::Shared;
 
-/// A session: what it may have on the nodes.
+/// A session: the claims that it may have on the nodes.
 pub(super) struct RedlockSession {
     pub(super) nodes: Arc<Nodes>,
     id: SessionId,
@@ -54,7 +54,7 @@ impl RedlockSession {
         session
     }
 
-    /// What one node said unasked.
+    /// A message of one node.
     pub(super) fn heard(&self, node: usize, id: ClaimId, news: News) {
         let Some(entry) = self.entry(id) else { return };
         match news {
@@ -108,12 +108,15 @@ impl RedlockSession {
         let refuse =
             |what: String| Err(Error::new(ErrorKind::Unsupported, Step::Claim, what).on("redlock"));
         if claim.mode.capacity() != 1 {
-            return refuse(format!("only a mutex; {} was asked for", claim.mode));
+            return refuse(format!(
+                "Redlock has mutexes only; {} was asked for",
+                claim.mode
+            ));
         }
         match claim.lease <= self.nodes.config.longest {
             true => Ok(()),
             false => refuse(format!(
-                "a lease of {:?} is longer than longest={:?}",
+                "a lease of {:?} is longer than longest={:?}: ask for a shorter lease",
                 claim.lease, self.nodes.config.longest
             )),
         }
@@ -217,7 +220,7 @@ fn no_majority() -> Error {
     let error = Error::new(
         ErrorKind::Unavailable,
         Step::Heartbeat,
-        "no majority answers",
+        "no majority of the nodes answers",
     );
     error.on("redlock").perhaps()
 }
@@ -251,7 +254,7 @@ impl Session for RedlockSession {
             Standing::Waiting { look_again, .. } => {
                 tried.stays();
                 super::wait::start(self.this.clone(), entry, look_again);
-                // The waiting is done here; a heartbeat only has to say that somebody still wants it.
+                // The waiting is done here; a heartbeat only has to say that the claim still waits.
                 Ok(Standing::Waiting {
                     ahead: 1,
                     look_again: claim.lease,
@@ -315,7 +318,7 @@ impl Session for RedlockSession {
     }
 
     async fn release(&self, claim: &Claim, _used: u32) -> Result<Release> {
-        // Whatever comes of it: a release that fails is asked for by the claim alone, and not after its lease.
+        // Also if the release fails: the claim alone asks for it then, and not after its lease.
         let entry = self.mine.lock().remove(&claim.id);
         if let Some(entry) = &entry {
             entry.end();
@@ -328,7 +331,7 @@ impl Session for RedlockSession {
         let said = self
             .nodes
             .votes(run, self.nodes.config.patience(claim.lease), |said| {
-                // Without a grant nobody counts them: enough have heard it.
+                // A claim without a grant needs no votes: it is enough that a majority has heard it.
                 let heard = count(said, |_| true) >= self.nodes.majority();
                 match held {
                     true => {

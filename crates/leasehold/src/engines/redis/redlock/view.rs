@@ -1,11 +1,11 @@
-//! What `inspect` shows: what a majority of nodes agrees on.
+//! `inspect`: the state that a majority of nodes agrees on.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::super::error::Trouble;
-use super::super::scan;
-use super::super::session::who;
+use super::super::inspect;
+use super::super::words::who;
 use super::calls::Said;
 use super::node::{Answers, Node};
 use super::nodes::Nodes;
@@ -31,7 +31,7 @@ impl Nodes {
                     .fold(Run::new("look"), |run, name| run.look(keys, name))
             })
             .collect();
-        // Every node is waited for: what a few of them show may be old.
+        // Every node is waited for: the answers of a few may be old.
         let said = self.ask(runs, self.config.unhurried(), |_| false).await;
         let answered: Vec<_> = said.iter().flatten().flatten().collect();
         if answered.len() < self.majority() {
@@ -103,7 +103,7 @@ impl Nodes {
 async fn node_names(nodes: &Nodes, node: &Node) -> std::result::Result<BTreeSet<Name>, Trouble> {
     let keys = nodes.config.keys();
     node.link().ready().await?;
-    scan::names(node.link(), &keys.pattern(), |key| keys.name(key)).await
+    inspect::names(node.link(), &keys.pattern(), |key| keys.name(key)).await
 }
 
 fn time(micros: u64) -> SystemTime {

@@ -8,13 +8,13 @@ use super::entry::Entry;
 use super::session::RedlockSession;
 use crate::engine::{Event, Standing};
 
-/// Waits for a claim until it holds or nobody wants it any more.
+/// Waits for a claim until it holds or its session gives it up.
 #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
 pub(super) fn start(session: Weak<RedlockSession>, entry: Arc<Entry>, first: Duration) {
     drop(tokio::spawn(async move {
         let mut again = first;
         while !entry.over.load(Ordering::Acquire) && entry.fence().is_none() {
-            // Random, so that two who met once do not meet for ever.
+            // Random, so that two claims that met once do not meet each time.
             let pause = again.mul_f64(0.5 + rand::random::<f64>());
             let _ = tokio::time::timeout(pause, entry.hinted.notified()).await;
             let Some(session) = session.upgrade() else {

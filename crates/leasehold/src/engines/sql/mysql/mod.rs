@@ -111,3 +111,21 @@ impl std::fmt::Debug for Server {
         write!(f, "Server({})", self.shown)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_certificates_replaces_the_public_ones() {
+        for (options, replaced) in [
+            ("sslrootcert=/own.crt", true),
+            ("sslmode=verify-full", false),
+        ] {
+            let url = Url::parse(&format!("mysql://u@host/d?{options}")).unwrap();
+            let server = Server::at(&url, &mut url.params()).unwrap();
+            let ssl = server.opts.ssl_opts().expect("TLS");
+            assert_eq!(ssl.disable_built_in_roots(), replaced, "{options}");
+        }
+    }
+}

@@ -46,7 +46,7 @@ impl Link for Connection {
                 let rows: Vec<Row> = results.collect().await?;
                 answers.push(rows.into_iter().map(cells).collect());
             }
-            // What went wrong with a later statement is told to who asks for more, and looks like the end until then.
+            // An error of a later statement looks like the end of the results until the next one is asked for.
             results.drop_result().await?;
             Ok(answers)
         };
@@ -65,10 +65,11 @@ impl Link for Connection {
             self.conn.exec_drop(prepared, values).await
         };
         done.await.map_err(|error| trouble(&error))?;
-        Ok(match statement.tells {
+        let told = match statement.tells {
             true => self.conn.last_insert_id(),
             false => Some(self.conn.affected_rows()),
-        })
+        };
+        Ok(told.map(|number| vec![Some(number.to_string())]))
     }
 }
 

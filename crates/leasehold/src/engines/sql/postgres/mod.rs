@@ -23,7 +23,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn at(url: &Url, params: &mut Params) -> Result<Self> {
+    pub(super) fn at(url: &Url, params: &mut Params, relaxed: bool) -> Result<Self> {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
         let mut shown = Vec::new();
@@ -49,6 +49,10 @@ impl Server {
         let _ = config
             .keepalives_idle(Duration::from_secs(15))
             .tcp_user_timeout(Duration::from_secs(15));
+        if relaxed {
+            // At the start of a connection: a pooler refuses it, rather than setting it for its other clients.
+            let _ = config.options("-c synchronous_commit=off");
+        }
         let tls = match Security::of(url, params)? {
             Security::Off => None,
             security => Some(Tls::new(&security, &mut config).map_err(bad)?),

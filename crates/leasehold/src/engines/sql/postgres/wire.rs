@@ -1,8 +1,10 @@
 //! With the server's address in `mod.rs`, the only file that names `tokio-postgres`.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use tokio::io::AsyncReadExt;
@@ -15,6 +17,7 @@ use tokio_postgres::{Error, Statement as Kept};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::quick::{Statement, Value};
+use super::super::rows::hex_bytes;
 use super::super::tls::Security;
 use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What, cause};
 
@@ -108,16 +111,23 @@ impl Connection {
 
 #[async_trait]
 impl Link for Connection {
+    /// Bytes are bound, never part of the text: a role that watches the server reads the texts.
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
-        self.ask(packet).await.map_err(|e| trouble(&e))
+        let answers = match packet.contains("'\\x") {
+            true => self.ask_bound(packet).await,
+            false => self.ask(packet).await,
+        };
+        answers.map_err(|error| trouble(&error))
     }
 
-    /// Values are bound, never part of the text: a role that watches the server reads the texts. A pooler may send each
-    /// packet to another connection of the server, so nothing is prepared there.
+    /// A pooler may send each packet to another connection of the server, so nothing is prepared there.
     async fn quick(&mut self, statement: &Statement, values: &[Value]) -> Result<Told, Trouble> {
         let told = match self.kept.is_some() {
             true => self.execute(statement, values).await,
-            false => self.execute_once(statement, values).await,
+            false => {
+                let rows = self.execute_once(&statement.text, values).await;
+                rows.map(|rows| rows.into_iter().next())
+            }
         };
         told.map_err(|error| trouble(&error))
     }
@@ -147,18 +157,42 @@ impl Connection {
         };
         let values: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values: Vec<_> = values.iter().map(|value| &**value as _).collect();
-        number(self.client.query_opt(&known, &values).await?)
+        let row = self.client.query_opt(&known, &values).await?;
+        row.as_ref().map(cells).transpose()
     }
 
-    async fn execute_once(&self, statement: &Statement, values: &[Value]) -> Result<Told, Error> {
+    async fn execute_once(&self, text: &str, values: &[Value]) -> Result<Rows, Error> {
         let bound: Vec<Box<dyn ToSql + Send + Sync>> = values.iter().map(bound).collect();
         let values = bound.iter().zip(types(values));
         let values: Vec<_> = values.map(|(value, kind)| (&**value as _, kind)).collect();
-        number(
-            self.client
-                .query_typed_opt(&statement.text, &values)
-                .await?,
-        )
+        let rows = self.client.query_typed(text, &values).await?;
+        rows.iter().map(cells).collect()
+    }
+
+    /// Runs the statements of a packet with their bytes bound. All are sent before the first is answered. The error is
+    /// that of the first which failed: the later ones only say that the transaction is of no use any more.
+    async fn ask_bound(&self, packet: &str) -> Result<Vec<Rows>, Error> {
+        let lifted: Vec<_> = packet.split("; ").map(lift).collect();
+        let asked = lifted
+            .iter()
+            .map(|(text, values)| Box::pin(self.execute_once(text, values)));
+        let mut asked: Vec<_> = asked.map(|call| (call, None)).collect();
+        poll_fn(|cx| {
+            let mut waits = false;
+            for (call, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
+                match call.as_mut().poll(cx) {
+                    Poll::Ready(rows) => *answer = Some(rows),
+                    Poll::Pending => waits = true,
+                }
+            }
+            if waits {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+        asked.into_iter().filter_map(|(_, answer)| answer).collect()
     }
 
     async fn ask(&self, packet: &str) -> Result<Vec<Rows>, Error> {
@@ -177,9 +211,30 @@ impl Connection {
     }
 }
 
-fn number(row: Option<Row>) -> Result<Told, Error> {
-    let told = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
-    Ok(told.map(i64::cast_unsigned))
+/// A statement with places for the bytes that were in it, and the bytes.
+fn lift(statement: &str) -> (String, Vec<Value>) {
+    let mut parts = statement.split("'\\x");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    let mut values = Vec::new();
+    for part in parts {
+        let (digits, rest) = part.split_once("'::bytea").unwrap_or((part, ""));
+        values.push(Value::Bytes(hex_bytes(digits).unwrap_or_default()));
+        let _ = write!(text, "${}{rest}", values.len());
+    }
+    (text, values)
+}
+
+fn cells(row: &Row) -> Result<Vec<Option<String>>, Error> {
+    let cells = row.columns().iter().enumerate();
+    let cells = cells.map(|(at, column)| {
+        Ok(match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(|n| n.to_string()),
+            Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|n| n.to_string()),
+            Type::TEXT => row.try_get(at)?,
+            _ => None,
+        })
+    });
+    cells.collect()
 }
 
 fn bound(value: &Value) -> Box<dyn ToSql + Send + Sync + '_> {

@@ -6,13 +6,13 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   name VARBINARY(512) NOT NULL,
   capacity BIGINT NOT NULL,
   last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
-  id BINARY(16) NOT NULL,        -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  id BINARY(16) NOT NULL,        -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BINARY(16) NOT NULL,
-  weight BIGINT NOT NULL,
+  weight BIGINT NOT NULL,        -- of a crowd: how many claims it has
   lease BIGINT NOT NULL,
-  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
-  deadline BIGINT NOT NULL,
-  fence BIGINT NOT NULL          -- 0: it waits
+  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used; of a crowd: a version
+  deadline BIGINT NOT NULL,      -- of a crowd: no claim ends before
+  fence BIGINT NOT NULL          -- 0: it waits; of a crowd: the largest place
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BINARY(16) NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who VARBINARY(2048) NOT NULL,
   why VARBINARY(2048) NOT NULL
 ) ENGINE = InnoDB;
--- Last: whoever finds its row finds all the others.
+-- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row BIGINT PRIMARY KEY,
   version BIGINT NOT NULL,       -- of these tables

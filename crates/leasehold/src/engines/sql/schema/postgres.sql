@@ -6,13 +6,13 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   name BYTEA NOT NULL,
   capacity BIGINT NOT NULL,
   last BIGINT NOT NULL,          -- the largest fence spent; the block of a claim that is alone comes on top
-  id BYTEA NOT NULL,             -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  id BYTEA NOT NULL,             -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BYTEA NOT NULL,
-  weight BIGINT NOT NULL,
+  weight BIGINT NOT NULL,        -- of a crowd: how many claims it has
   lease BIGINT NOT NULL,
-  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used
-  deadline BIGINT NOT NULL,
-  fence BIGINT NOT NULL          -- 0: it waits
+  since BIGINT NOT NULL,         -- when the claim joined; of an idle name: when it was last used; of a crowd: a version
+  deadline BIGINT NOT NULL,      -- of a crowd: no claim ends before
+  fence BIGINT NOT NULL          -- 0: it waits; of a crowd: the largest place
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BYTEA NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BYTEA NOT NULL,
   why BYTEA NOT NULL
 );
--- Last: whoever finds its row finds all the others.
+-- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row BIGINT PRIMARY KEY CHECK (only_row = 1),
   version BIGINT NOT NULL,       -- of these tables

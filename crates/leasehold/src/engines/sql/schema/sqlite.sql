@@ -6,13 +6,13 @@ CREATE TABLE IF NOT EXISTS {prefix}line (
   name BLOB NOT NULL,
   capacity INTEGER NOT NULL,
   last INTEGER NOT NULL,         -- the largest fence spent; the block of a claim that is alone comes on top
-  id BLOB NOT NULL,              -- of the claim that is alone; all 00: nobody is here; all ff: a crowd
+  id BLOB NOT NULL,              -- of the claim that is alone; all 00: idle; all ff: a crowd
   session BLOB NOT NULL,
-  weight INTEGER NOT NULL,
+  weight INTEGER NOT NULL,       -- of a crowd: how many claims it has
   lease INTEGER NOT NULL,
-  since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used
-  deadline INTEGER NOT NULL,
-  fence INTEGER NOT NULL         -- 0: it waits
+  since INTEGER NOT NULL,        -- when the claim joined; of an idle name: when it was last used; of a crowd: a version
+  deadline INTEGER NOT NULL,     -- of a crowd: no claim ends before
+  fence INTEGER NOT NULL         -- 0: it waits; of a crowd: the largest place
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS {prefix}claim (
   k BLOB NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BLOB NOT NULL,
   why BLOB NOT NULL
 );
--- Last: whoever finds its row finds all the others.
+-- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   version INTEGER NOT NULL,      -- of these tables

@@ -185,7 +185,7 @@ fn quick(file: &File, text: &str, values: &[Value]) -> Result<Told, rusqlite::Er
     let mut statement = file.prepare_cached(text)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let told = match rows.next()? {
-        Some(row) => Some(row.get::<_, i64>(0)?.unsigned_abs()),
+        Some(row) => Some(vec![Some(row.get::<_, i64>(0)?.to_string())]),
         None => None,
     };
     // It commits when it has come to its end.

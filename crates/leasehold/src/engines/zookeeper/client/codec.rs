@@ -24,7 +24,7 @@ pub(super) enum Op {
     CloseSession = -11,
 }
 
-/// What a server tells of a node besides its data.
+/// `Stat`: the server's record about a node besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engines::zookeeper) struct Stat {
     /// The zxid of the change that made the node.
@@ -208,7 +208,7 @@ pub(super) struct Frames {
     pub(super) cap: usize,
 }
 
-/// xid, zxid and error code: what an answer begins with.
+/// The head of an answer: xid, zxid and error code.
 const HEADER: usize = 16;
 
 /// Room for what is read at once.
@@ -262,7 +262,10 @@ impl Frames {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::names;
     use super::*;
+    use crate::engines::ordered::data::{Note, Trace};
+    use crate::fuzz::Fuzz;
 
     #[test]
     fn what_is_encoded_is_decoded() {
@@ -314,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever bytes arrive, in whatever pieces, no parser panics and none keeps more than the cap.
+        /// No bytes, in any pieces, make a parser panic or keep more than the cap.
         #[test]
         fn any_bytes_are_survived(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)) {
             let mut frames = Frames::new(256);
@@ -336,5 +339,71 @@ mod tests {
                 prop_assert!(frames.bytes.capacity() <= 4 * ROOM);
             }
         }
+    }
+
+    /// Everything that is made of a frame: whatever it says, it is understood or refused.
+    fn use_it(frame: &Frame) -> Vec<u32> {
+        let read = Decoder(&frame.bytes);
+        let (texts, data) = (read.clone().texts(), read.clone().bytes());
+        let texts = texts.unwrap_or_default();
+        let nodes = names::nodes(&texts).len();
+        let named = texts.iter().filter_map(|text| names::decode(text)).count();
+        let ends = texts.iter().filter(|text| names::is_at_the_end(text));
+        let data = data.unwrap_or(&frame.bytes);
+        let parts = match read.clone().parts() {
+            Ok(()) => 0,
+            Err(Trouble::NoNode) => 1,
+            Err(_) => 2,
+        };
+        vec![
+            u32::from(frame.cut.is_some()),
+            texts.len().min(4) as u32,
+            nodes.min(2) as u32,
+            named.min(2) as u32,
+            ends.count().min(2) as u32,
+            u32::from(Note::read(data).is_some()),
+            u32::from(Trace::read(data).is_some()),
+            u32::from(read.clone().stat().is_ok()),
+            parts,
+        ]
+    }
+
+    /// The first byte of an input says in what pieces the rest comes.
+    #[test]
+    fn inputs_that_no_server_wrote() {
+        let fuzz = Fuzz {
+            name: "jute",
+            words: &[
+                b"_c_",
+                b"-lock-",
+                b"lease-",
+                b"__READ__",
+                b"__WRIT__",
+                b"0000000001",
+                b"leasehold/1 ",
+                b"__REVOKE__",
+                b"\xff\xff\xff\xff",
+                b"%2F",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let (piece, bytes) = input.split_first().unwrap_or((&0, &[]));
+            let (mut frames, mut taken) = (Frames::new(256), Vec::new());
+            for piece in bytes.chunks(usize::from(*piece) + 1) {
+                frames.room().extend(piece);
+                loop {
+                    match frames.next() {
+                        Ok(Some(frame)) => taken.push(frame),
+                        Ok(None) => break,
+                        Err(_) => {
+                            return (true, taken.iter().take(3).map(use_it).collect::<Vec<_>>());
+                        }
+                    }
+                }
+                assert!(frames.bytes.capacity() <= 4 * ROOM);
+            }
+            assert!(taken.iter().all(|frame| frame.bytes.len() <= 256));
+            (false, taken.iter().take(3).map(use_it).collect())
+        });
     }
 }

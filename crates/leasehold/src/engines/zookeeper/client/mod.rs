@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::codec::{Encoder, Op};
 use self::error::senseless;
-use self::mux::{Answered, Line, Mux};
+use self::mux::{Answered, Connectivity, Mux};
 use self::session::Session;
 use self::watches::Of;
 use super::config::{Access, Config};
@@ -93,19 +93,21 @@ impl Client {
 
     /// Waits for a connection; an error if there will be none.
     pub(super) async fn connected(&self) -> Answer<()> {
-        let mut line = self.mux.line.subscribe();
-        let changed = line.wait_for(|line| *line != Line::Down).await;
+        let mut connectivity = self.mux.connectivity.subscribe();
+        let changed = connectivity
+            .wait_for(|now| *now != Connectivity::Down)
+            .await;
         match changed.as_deref() {
-            Ok(Line::Up) => Ok(()),
+            Ok(Connectivity::Up) => Ok(()),
             _ => Err(error::dead("the session is over")),
         }
     }
 
     /// Waits until the session has ended, but not for long: at a silent server it ends by its timeout.
     pub(super) fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut line = self.mux.line.subscribe();
+        let mut connectivity = self.mux.connectivity.subscribe();
         async move {
-            let over = line.wait_for(|line| *line == Line::Over);
+            let over = connectivity.wait_for(|now| *now == Connectivity::Over);
             let _ = tokio::time::timeout(Duration::from_secs(2), over).await;
         }
     }

@@ -22,20 +22,20 @@ const WATCHES: i32 = -8;
 /// Resolves once: when what it watches changes, or the session ends. Dropped, the server is told to forget it.
 pub(in crate::engines::zookeeper) type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the session's connection does.
+/// The phase of the session's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engines::zookeeper) enum Line {
+pub(in crate::engines::zookeeper) enum Connectivity {
     Up,
     Down,
     Over,
 }
 
-/// What the callers share with the task that keeps the connection.
+/// Shared by the callers and the task that keeps the connection.
 pub(super) struct Mux {
     state: Shared<State>,
     /// There are bytes to write.
     pub(super) wake: Notify,
-    pub(super) line: watch::Sender<Line>,
+    pub(super) connectivity: watch::Sender<Connectivity>,
     /// Cancelled once the session has ended, before a caller is told so.
     pub(super) ended: CancellationToken,
 }
@@ -83,7 +83,7 @@ impl Mux {
         Arc::new(Self {
             state: Shared::default(),
             wake: Notify::new(),
-            line: watch::Sender::new(Line::Down),
+            connectivity: watch::Sender::new(Connectivity::Down),
             ended: CancellationToken::new(),
         })
     }
@@ -159,7 +159,7 @@ impl Mux {
         std::mem::take(&mut self.state.lock().received)
     }
 
-    /// What another server must hear first: the login and the watches. A ping ends it, so that its answer is the last.
+    /// The first requests to another server: the login and the watches. A ping ends it, so that its answer is the last.
     pub(super) fn greeting(&self, login: Vec<u8>) -> Vec<u8> {
         let state = self.state.lock();
         let watches = state.watches.set_again(state.zxid, WATCHES);
@@ -176,7 +176,7 @@ impl Mux {
             }
         }
         drop(state);
-        let _ = self.line.send_replace(Line::Up);
+        let _ = self.connectivity.send_replace(Connectivity::Up);
         self.wake.notify_one();
     }
 
@@ -187,7 +187,7 @@ impl Mux {
         state.out.clear();
         let asked = std::mem::take(&mut state.asked);
         drop(state);
-        let _ = self.line.send_replace(Line::Down);
+        let _ = self.connectivity.send_replace(Connectivity::Down);
         for asked in asked {
             asked.fail(Trouble::Unknown(why.to_owned()));
         }
@@ -206,7 +206,7 @@ impl Mux {
         let watches = std::mem::take(&mut state.watches);
         drop(state);
         self.ended.cancel();
-        let _ = self.line.send_replace(Line::Over);
+        let _ = self.connectivity.send_replace(Connectivity::Over);
         let waiting = waiting.into_iter().map(|(_, asked)| asked);
         for asked in asked.into_iter().chain(waiting) {
             asked.fail(why.clone());

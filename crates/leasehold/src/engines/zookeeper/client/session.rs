@@ -197,7 +197,7 @@ impl Session {
                     Ok(())
                 }
                 written = writing.write(), if !writing.is_done() => written,
-                // Before the tick: what has arrived is read before silence is judged.
+                // Before the tick: read what has arrived before judging silence.
                 read = reading.read() => read.and_then(|()| {
                     while let Some(frame) = reading.frames.next()? {
                         let _ = self.mux.hear(frame)?;

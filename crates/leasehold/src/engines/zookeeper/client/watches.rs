@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::codec::{Decoder, Encoder, Op};
 use super::error::Answer;
 
-/// What of a node is watched.
+/// Kind of a watch: data or children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     /// Its data, and its deletion.

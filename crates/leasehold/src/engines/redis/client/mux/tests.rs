@@ -41,7 +41,7 @@ fn asks(mux: &Mux, words: &'static [&str]) -> JoinHandle<Result<Vec<Reply>, Trou
 }
 
 #[tokio::test]
-async fn answers_go_to_those_who_asked_in_their_order() {
+async fn answers_go_to_their_callers_in_order() {
     let (mux, mut far, heard) = muxed(1000);
     let first = asks(&mux, &["A"]);
     expect(&mut far, "*1\r\n$1\r\nA\r\n").await;
@@ -56,7 +56,7 @@ async fn answers_go_to_those_who_asked_in_their_order() {
 }
 
 #[tokio::test]
-async fn the_answer_to_one_who_left_is_not_anothers() {
+async fn the_answer_to_a_dropped_call_goes_to_no_other() {
     let (mux, mut far, _heard) = muxed(1000);
     let gone = asks(&mux, &["A"]);
     expect(&mut far, "*1\r\n$1\r\nA\r\n").await;
@@ -69,7 +69,7 @@ async fn the_answer_to_one_who_left_is_not_anothers() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_written_later() {
+async fn requests_that_do_not_fit_are_written_later() {
     let (mux, mut far, _heard) = muxed(8);
     let asked = asks(&mux, &["A-WORD-THAT-DOES-NOT-FIT"]);
     expect(&mut far, "*1\r\n$24\r\nA-WORD-THAT-DOES-NOT-FIT\r\n").await;
@@ -91,7 +91,7 @@ async fn a_subscription_is_confirmed_by_its_own_word_only() {
 
 /// A server that reads nothing costs no more memory than this, however many callers ask and leave.
 #[tokio::test]
-async fn what_a_silent_server_does_not_read_is_bounded() {
+async fn requests_that_a_silent_server_does_not_read_are_bounded() {
     let (mux, far, _heard) = muxed(1000);
     let call = Call::new("SET").arg(vec![0; MOST_UNSENT / 4]);
     let sent = async || {
@@ -109,7 +109,7 @@ async fn what_a_silent_server_does_not_read_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_was_sent_before_the_end_may_have_happened_and_what_was_not_did_not() {
+async fn a_call_sent_before_the_end_may_have_happened_and_no_other() {
     let (mux, mut far, _heard) = muxed(1000);
     let sent = asks(&mux, &["A"]);
     expect(&mut far, "*1\r\n$1\r\nA\r\n").await;

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::super::resp::head;
 use super::*;
+use crate::fuzz::Fuzz;
 
 fn text(text: &str) -> Reply {
     Reply::Text(text.into())
@@ -101,13 +102,13 @@ fn a_frame_is_bounded_however_it_is_nested() {
     assert!(in_pieces(bytes.as_bytes(), 16 * 1024).is_err());
 }
 
-/// What a parser makes of the first thing in these bytes.
+/// The first value in these bytes.
 fn read(bytes: &[u8]) -> Result<Option<(Said, usize)>, Trouble> {
     let (length, said) = Parser::default().read(bytes)?;
     Ok(said.map(|said| (said, length)))
 }
 
-/// What a parser makes of bytes that come in pieces of so many.
+/// The values in bytes that come in pieces of so many.
 fn in_pieces(bytes: &[u8], piece: usize) -> Result<Vec<Said>, Trouble> {
     let (mut parser, mut buffer, mut all) = (Parser::default(), Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
@@ -178,7 +179,7 @@ proptest! {
         prop_assert_eq!(in_pieces(&bytes, piece), Ok(said));
     }
 
-    /// Whatever comes, it is read, refused or waited for.
+    /// Any bytes are read, refused or waited for.
     #[test]
     fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200), piece in 1..40usize) {
         let _ = in_pieces(&bytes, piece);
@@ -191,4 +192,65 @@ proptest! {
         let pieces = in_pieces(&bytes, piece);
         prop_assert_eq!(whole.is_ok(), pieces.is_ok());
     }
+}
+
+/// What a reply is made of, roughly.
+fn shape(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Nil => 1,
+        Reply::Number(number) => 2 + u64::from(*number < 0),
+        Reply::Text(text) => 4 + u64::from(text.is_empty()),
+        Reply::Refused(_) => 6,
+        Reply::List(list) => list.iter().take(6).fold(7, |sum, reply| {
+            sum.wrapping_mul(31).wrapping_add(shape(reply))
+        }),
+    }
+}
+
+/// The first byte of an input says in what pieces the rest comes.
+#[test]
+fn inputs_that_no_server_wrote() {
+    let fuzz = Fuzz {
+        name: "resp",
+        words: &[
+            b"\r\n",
+            b"$-1\r\n",
+            b"*2\r\n",
+            b"%1\r\n",
+            b"|1\r\n",
+            b">3\r\n",
+            b"=5\r\n",
+            b"!3\r\n",
+            b"held ",
+            b"waiting ",
+            b"alone ",
+            b"message",
+            b"G ",
+            b"E ",
+            b"16777216",
+            b"1000000",
+        ],
+    };
+    fuzz.run(&[], |input| {
+        let (piece, bytes) = input.split_first().unwrap_or((&0, &[]));
+        let piece = usize::from(*piece) + 1;
+        let said = in_pieces(bytes, piece);
+        // An error shows where it was noticed, and that depends on the pieces.
+        let whole = in_pieces(bytes, usize::MAX);
+        assert_eq!(
+            said.as_ref().ok(),
+            whole.as_ref().ok(),
+            "in pieces of {piece}"
+        );
+        match said {
+            Err(_) => (false, Vec::new()),
+            Ok(said) => {
+                let shape = |said: &Said| match said {
+                    Said::Push(words) => words.iter().map(shape).fold(0, u64::wrapping_add),
+                    Said::Answer(reply) => shape(reply),
+                };
+                (true, said.iter().take(4).map(shape).collect())
+            }
+        }
+    });
 }

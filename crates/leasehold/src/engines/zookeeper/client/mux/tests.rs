@@ -96,7 +96,7 @@ async fn a_request_dropped_before_there_is_a_connection_is_not_sent() {
     assert_eq!(waits.await.err(), Some(Trouble::Dead("over".into())));
     let late = mux.ask(request("/late"), None);
     assert_eq!(late.await.err(), Some(Trouble::Dead("over".into())));
-    assert_eq!(*mux.line.borrow(), Line::Over);
+    assert_eq!(*mux.connectivity.borrow(), Connectivity::Over);
 }
 
 #[tokio::test]

@@ -1,0 +1,8 @@
+//! Operations whose messages are lost.
+
+use leasehold_tests::lost_answers::are_told;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn are_true() {
+    are_told(super::beds::one()).await;
+}

@@ -1,0 +1,10 @@
+//! Consul: the contract, and its hazards.
+
+mod beds;
+mod contract;
+mod edge;
+mod hazards;
+mod isolation;
+mod lost_answers;
+mod overload;
+mod runtimes;

@@ -1,0 +1,153 @@
+//! Who cannot be heard: holders, waiters and servers that stand still.
+
+use super::*;
+
+/// The holder cannot be heard: it says so itself before anybody else is let in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_is_told_before_the_lock_passes_on() {
+    let server = Etcd::start();
+    let proxy = Proxy::before(server.port());
+    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
+    for round in 0..3 {
+        let guard = soon("locked", ours.mutex("p").lock()).await;
+        let guard = guard.expect("locked");
+        let next = waiter(&direct, "p");
+        line(&direct, "p", 1, 1).await;
+        proxy.set_both(Fate::Hold);
+        let watched = async {
+            is(&guard, State::Unsure).await;
+            let _ = guard.lost().await;
+            Clock::boot().now()
+        };
+        let passed_on = async {
+            let next = next.await.expect("no panic").expect("granted");
+            (Clock::boot().now(), next)
+        };
+        let both = async { tokio::join!(watched, passed_on) };
+        let (lost, (at, next)) = soon("both", both).await;
+        assert!(lost < at, "round {round}: told {} µs late", lost - at);
+        assert!(next.fence() > guard.fence());
+        assert_eq!(guard.release().await.expect("a release"), Released::WasLost);
+        proxy.set_both(Fate::Pass);
+        drop(next);
+    }
+}
+
+/// A frozen server lets nobody in, and the holder does not trust it longer than its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_server_is_not_trusted() {
+    let server = Etcd::start();
+    let ours = client(&server.url()).await;
+    let guard = ours.mutex("f").lock().await.expect("free");
+    let (clock, before) = (Clock::boot(), Clock::boot().now());
+    server.pause();
+    let _ = soon("lost", guard.lost()).await;
+    let took = Duration::from_micros(clock.now() - before);
+    server.resume();
+    assert!(took <= LEASE * 5 / 4, "told after {took:?}");
+    let again = soon("again", ours.mutex("f").lock()).await;
+    assert!(again.expect("locked").fence() > guard.fence());
+}
+
+/// A short freeze, as of a slow disk, costs nothing but time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_freeze_loses_nothing() {
+    let server = Etcd::start();
+    let ours = client(&server.url()).await;
+    let guard = ours.mutex("slow").lock().await.expect("free");
+    server.pause();
+    let other = ours.mutex("another");
+    let answered = tokio::time::timeout(LEASE / 5, other.lock()).await;
+    assert!(answered.is_err(), "a frozen server answers nobody");
+    server.resume();
+    is(&guard, State::Valid).await;
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+}
+
+/// A waiter whose session ended in a silence stands in line again, at its end; or it was told that no answer came within
+/// its lease, which is as long as the server's, and nothing of it stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_ends_while_waiting_joins_again() {
+    let server = Etcd::start();
+    let proxy = Proxy::before(server.port());
+    let direct = client(&server.url()).await;
+    let ours = patient(&format!("etcd://127.0.0.1:{}", proxy.port), LEASE * 3).await;
+    let held = direct.mutex("w").lock().await.expect("free");
+    let next = waiter(&ours, "w");
+    line(&direct, "w", 1, 1).await;
+    proxy.set_both(Fate::Hold);
+    line(&direct, "w", 1, 0).await;
+    proxy.set_both(Fate::Pass);
+    proxy.reset();
+    let mut next = next;
+    let gave_up = tokio::select! {
+        () = line(&direct, "w", 1, 1) => None,
+        told = &mut next => Some(told.expect("no panic").expect_err("it is held")),
+    };
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    match gave_up {
+        None => drop(granted(next).await),
+        Some(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
+    }
+    line(&direct, "w", 0, 0).await;
+}
+
+/// A key was made, its answer never came, and its lease ended: a caller that asks again gets a key of the new lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_an_older_session_is_never_ours() {
+    let server = Etcd::start();
+    let proxy = Proxy::before(server.port());
+    let (direct, ours) = (client(&server.url()).await, through(&proxy).await);
+    // The lease is there: one request makes the key.
+    drop(ours.mutex("before").lock().await.expect("free"));
+    let first = direct.rwlock("old").read().await.expect("free");
+    proxy.set(Way::ToClient, Fate::Hold);
+    let lock = ours.rwlock("old");
+    let locking = tokio::spawn(async move { lock.read().await });
+    line(&direct, "old", 2, 0).await;
+    let query = Query::name(Name::new("old").expect("a name"));
+    let lines = direct.inspect(&query).await.expect("inspected");
+    let old = lines[0].holders[1].fence.expect("it holds");
+    // Nothing we send arrives either: the server ends the lease, with its key.
+    proxy.set(Way::ToServer, Fate::Hold);
+    line(&direct, "old", 1, 0).await;
+    proxy.set_both(Fate::Pass);
+    let guard = match soon("an answer", locking).await.expect("no panic") {
+        Ok(guard) => guard,
+        Err(error) => {
+            assert!(error.may_have_happened(), "{error}");
+            let again = soon("locked", ours.rwlock("old").read()).await;
+            again.expect("locked")
+        }
+    };
+    assert!(guard.fence() > old, "the old node is not ours");
+    line(&direct, "old", 2, 0).await;
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+    assert_eq!(first.release().await.expect("released"), Released::Released);
+    line(&direct, "old", 0, 0).await;
+}
+
+/// A process that was stopped past its session finds its lock lost, and its late write refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_holder_wakes_up_without_its_lock() {
+    let server = Etcd::start();
+    let url = format!("{}?prefix=locks/", server.url());
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let file = dir.path().join("fenced");
+    std::fs::write(&file, "0").expect("writable");
+    let locker = || {
+        let mut locker = Command::new(env!("CARGO_BIN_EXE_locker"));
+        let locker = Process::start(locker.args([&url, "1000"]));
+        assert_eq!(locker.hear(), "ready");
+        locker
+    };
+    let (mut stopped, mut other) = (locker(), locker());
+    let write = format!("write s {}", file.display());
+    assert!(stopped.ask("lock s").starts_with("held"));
+    stopped.signal(Signal::STOP);
+    assert!(other.ask("lock s").starts_with("held"), "it passed on");
+    assert_eq!(other.ask(&write), "accepted");
+    stopped.signal(Signal::CONT);
+    assert!(stopped.ask(&write).starts_with("refused"));
+    assert_eq!(stopped.ask("state s"), "Lost");
+}

@@ -1,0 +1,10 @@
+//! etcd: the contract, its hazards, and other programs on the same locks.
+
+mod beds;
+mod contract;
+mod edge;
+mod hazards;
+mod interop;
+mod lost_answers;
+mod overload;
+mod runtimes;

@@ -1,0 +1,205 @@
+//! Keys and values: what is stored, and the operations of a transaction.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::trouble::{Answer, Trouble, refusal};
+use super::{Ask, Http, Reply};
+
+/// One key, and what is stored of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::engines::consul) struct Entry {
+    pub(in crate::engines::consul) key: String,
+    pub(in crate::engines::consul) value: Vec<u8>,
+    pub(in crate::engines::consul) flags: u64,
+    /// The session that has it; empty if none has.
+    pub(in crate::engines::consul) session: String,
+    /// The server's number of the change that made it.
+    pub(in crate::engines::consul) created: u64,
+    /// The server's number of its last change.
+    pub(in crate::engines::consul) modified: u64,
+}
+
+impl Entry {
+    fn of(json: &Value) -> Option<Self> {
+        let number = |name: &str| json[name].as_u64();
+        let text = |name: &str| json[name].as_str().unwrap_or("").to_owned();
+        Some(Self {
+            key: json["Key"].as_str()?.to_owned(),
+            value: BASE64.decode(text("Value")).ok()?,
+            flags: number("Flags")?,
+            session: text("Session"),
+            created: number("CreateIndex")?,
+            modified: number("ModifyIndex")?,
+        })
+    }
+}
+
+/// One operation of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engines::consul) enum Op<'a> {
+    Get(&'a str),
+    GetTree(&'a str),
+    Delete(&'a str),
+    /// Fails unless the key's last change has this number.
+    CheckIndex(&'a str, u64),
+    /// Makes or takes a key for a session.
+    Lock(&'a str, u64, &'a [u8], &'a str),
+    /// Writes a key that was last changed by this number; 0: that does not exist.
+    Cas(&'a str, u64, &'a [u8], u64),
+    Set(&'a str, &'a [u8]),
+}
+
+impl Op<'_> {
+    fn json(self) -> Value {
+        let kv = match self {
+            Self::Get(key) => json!({"Verb": "get", "Key": key}),
+            Self::GetTree(key) => json!({"Verb": "get-tree", "Key": key}),
+            Self::Delete(key) => json!({"Verb": "delete", "Key": key}),
+            Self::CheckIndex(key, index) => {
+                json!({"Verb": "check-index", "Key": key, "Index": index})
+            }
+            Self::Lock(key, flags, value, session) => json!({
+                "Verb": "lock", "Key": key, "Flags": flags,
+                "Value": BASE64.encode(value), "Session": session,
+            }),
+            Self::Cas(key, flags, value, index) => json!({
+                "Verb": "cas", "Key": key, "Flags": flags,
+                "Value": BASE64.encode(value), "Index": index,
+            }),
+            Self::Set(key, value) => {
+                json!({"Verb": "set", "Key": key, "Value": BASE64.encode(value)})
+            }
+        };
+        json!({ "KV": kv })
+    }
+}
+
+/// Which operation of a transaction failed, and why.
+pub(super) fn failed(body: &[u8], rule: &str) -> Trouble {
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let first = &said["Errors"][0];
+    let what = first["What"].as_str().unwrap_or("a conflict");
+    if what.contains("invalid session") {
+        return Trouble::Dead("Consul has ended the session".to_owned());
+    }
+    if what.contains("Permission denied") {
+        return refusal(403, what, rule);
+    }
+    let at = first["OpIndex"].as_u64().unwrap_or(0);
+    let what = format!("Consul did not change it: {what}");
+    Trouble::Failed(usize::try_from(at).unwrap_or(usize::MAX), what)
+}
+
+/// What is written in a path as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b':')
+    .remove(b'~')
+    .remove(b'@')
+    .remove(b'=');
+
+impl Http {
+    /// All operations or none; what those that read or wrote found.
+    pub(in crate::engines::consul) async fn txn(&self, ops: &[Op<'_>]) -> Answer<Vec<Entry>> {
+        let body: Vec<_> = ops.iter().map(|op| op.json()).collect();
+        let body = Value::Array(body).to_string().into_bytes();
+        let reply = self.send(&Ask::put("txn", body)).await?;
+        let said = json_of(&reply)?;
+        let results = said["Results"].as_array().into_iter().flatten();
+        let entries = results.map(|result| Entry::of(&result["KV"]));
+        entries.collect::<Option<_>>().ok_or_else(senseless)
+    }
+
+    /// The keys with this start, and the number of the state that was read; if `after` is given, once there is a later
+    /// one. Never older than this call.
+    pub(in crate::engines::consul) async fn tree(
+        &self,
+        start: &str,
+        after: Option<u64>,
+    ) -> Answer<(Vec<Entry>, u64)> {
+        let path = utf8_percent_encode(start, PLAIN);
+        let ask = Ask {
+            after,
+            ..Ask::get(format!("kv/{path}?recurse&consistent"))
+        };
+        let reply = self.send(&ask).await?;
+        if !reply.found {
+            return Ok((Vec::new(), reply.index));
+        }
+        let said = json_of(&reply)?;
+        let entries = said.as_array().into_iter().flatten().map(Entry::of);
+        let entries = entries.collect::<Option<_>>().ok_or_else(senseless)?;
+        Ok((entries, reply.index))
+    }
+
+    /// One key.
+    pub(in crate::engines::consul) async fn key(&self, key: &str) -> Answer<Option<Entry>> {
+        let path = utf8_percent_encode(key, PLAIN);
+        let ask = Ask::get(format!("kv/{path}?consistent"));
+        let reply = self.send(&ask).await?;
+        if !reply.found {
+            return Ok(None);
+        }
+        let said = json_of(&reply)?;
+        Entry::of(&said[0]).ok_or_else(senseless).map(Some)
+    }
+
+    /// The names of the keys with this start.
+    pub(in crate::engines::consul) async fn keys(&self, start: &str) -> Answer<Vec<String>> {
+        let path = utf8_percent_encode(start, PLAIN);
+        let ask = Ask::get(format!("kv/{path}?keys&consistent"));
+        let reply = self.send(&ask).await?;
+        if !reply.found {
+            return Ok(Vec::new());
+        }
+        let said = json_of(&reply)?;
+        let keys = said.as_array().into_iter().flatten();
+        let keys = keys.map(|key| key.as_str().map(str::to_owned));
+        keys.collect::<Option<_>>().ok_or_else(senseless)
+    }
+}
+
+pub(in crate::engines::consul) fn json_of(reply: &Reply) -> Answer<Value> {
+    serde_json::from_slice(&reply.body).map_err(|_| senseless())
+}
+
+/// The answer is not what Consul's API allows: a proxy or another server may have given it.
+pub(in crate::engines::consul) fn senseless() -> Trouble {
+    Trouble::Unknown("the answer is not one of Consul's API".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_and_its_flags_use_all_bits() {
+        let json = json!({
+            "LockIndex": 1, "Key": "a/b", "Flags": u64::MAX, "Value": "aGk=", "Session": "s",
+            "CreateIndex": 7, "ModifyIndex": 9,
+        });
+        let entry = Entry::of(&json).unwrap();
+        assert_eq!(
+            (entry.value.as_slice(), entry.flags),
+            (&b"hi"[..], u64::MAX)
+        );
+        assert_eq!((entry.created, entry.modified), (7, 9));
+        assert_eq!(Entry::of(&json!({"Key": "a"})), None);
+    }
+
+    #[test]
+    fn a_failed_transaction_says_which_operation() {
+        let body = br#"{"Results":null,"Errors":[{"OpIndex":1,"What":"lock is already held"}]}"#;
+        assert!(matches!(failed(body, "RULE"), Trouble::Failed(1, _)));
+        let body = br#"{"Errors":[{"OpIndex":1,"What":"failed session: invalid session \"5\""}]}"#;
+        assert!(matches!(failed(body, "RULE"), Trouble::Dead(_)));
+        let body = br#"{"Errors":[{"OpIndex":0,"What":"Permission denied"}]}"#;
+        assert!(matches!(failed(body, "RULE"), Trouble::Denied(why) if why.contains("RULE")));
+    }
+}

@@ -1,0 +1,88 @@
+use super::*;
+
+fn read(url: &str, env: &[(&str, &str)]) -> Result<Config, String> {
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    let find = |name: &str| {
+        let found = env.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    Config::read(&url, &find)
+}
+
+#[test]
+fn a_url_says_where_and_never_shows_the_token() {
+    let config = read("consul://:hunter2@h1,h2:1/a/b?ns=team&dc=east", &[]).unwrap();
+    assert_eq!(config.token(), Some("hunter2"));
+    let shown = "consul://h1:8500,h2:1/a/b?ns=team&dc=east";
+    assert_eq!(format!("{config:?}"), shown);
+    let config = read("consul://h?token=hunter2&checks=serf", &[]).unwrap();
+    assert!(config.serf);
+    assert_eq!(config.token(), Some("hunter2"));
+    assert_eq!(format!("{config:?}"), "consul://h:8500/leasehold");
+    let config = read("consul+unix:/run/consul.sock?prefix=x", &[]).unwrap();
+    assert_eq!(config.location(), "consul+unix:/run/consul.sock?prefix=x");
+}
+
+#[test]
+fn the_environment_speaks_where_the_url_is_silent() {
+    let env = [
+        ("CONSUL_HTTP_ADDR", "https://agent:8501"),
+        ("CONSUL_HTTP_TOKEN", "hunter2"),
+        ("CONSUL_NAMESPACE", "team"),
+        ("CONSUL_PARTITION", "part"),
+    ];
+    let config = read("consul:", &env).unwrap();
+    let shown = "consuls://agent:8501/leasehold?ns=team&partition=part";
+    assert_eq!(config.location(), shown);
+    assert_eq!(config.token(), Some("hunter2"));
+    let config = read("consul://h?token=own&ns=mine", &env).unwrap();
+    assert_eq!(config.token(), Some("own"));
+    assert_eq!(
+        config.location(),
+        "consul://h:8500/leasehold?ns=mine&partition=part"
+    );
+    let config = read(
+        "consul://",
+        &[("CONSUL_HTTP_ADDR", "unix:///run/consul.sock")],
+    )
+    .unwrap();
+    assert_eq!(config.place, Place::Unix("/run/consul.sock".into()));
+    let config = read("consul:", &[("CONSUL_HTTP_SSL", "true")]).unwrap();
+    assert_eq!(config.location(), "consuls://127.0.0.1:8500/leasehold");
+    assert_eq!(read("consul:", &[]).unwrap().host(), "127.0.0.1:8500");
+}
+
+#[test]
+fn a_token_may_be_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let file = file.to_str().unwrap();
+    let config = read("consul:", &[("CONSUL_HTTP_TOKEN_FILE", file)]).unwrap();
+    assert_eq!(config.token(), Some("hunter2"));
+    let config = read(&format!("consul://h?token_file={file}"), &[]).unwrap();
+    assert_eq!(config.token(), Some("hunter2"));
+}
+
+#[test]
+fn refuses_what_it_does_not_know() {
+    for (url, word) in [
+        ("consul://h/a//b", "empty"),
+        ("consul://h/a/../b", ".."),
+        ("consul://h?x=1", "x"),
+        ("consul://h?checks=all", "serf"),
+        ("consul://h?layout=other", "layout"),
+        ("consul://h?ca=/nowhere", "consuls"),
+        ("consuls://h?ca=/nowhere", "/nowhere"),
+        ("consuls://h?cert=/nowhere", "key"),
+        ("consul://h?token=a&token_file=b", "both"),
+        ("consul://h?token_file=/nowhere", "/nowhere"),
+        ("consul://h?token=a%0Ab", "character"),
+    ] {
+        let error = read(url, &[]).unwrap_err();
+        assert!(error.contains(word), "{url}: {error}");
+    }
+    let unsafe_tls = [("CONSUL_HTTP_SSL_VERIFY", "false")];
+    assert!(read("consuls://h", &unsafe_tls).is_err());
+    assert!(read("consul:", &[("CONSUL_HTTP_ADDR", "ftp://h")]).is_err());
+}

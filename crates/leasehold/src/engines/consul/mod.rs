@@ -1,0 +1,152 @@
+#![doc = include_str!("docs.md")]
+
+mod client;
+mod config;
+mod follow;
+mod gate;
+mod keys;
+mod names;
+mod server;
+mod session;
+mod stored;
+mod views;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::client::Http;
+use self::config::Config;
+use self::server::ConsulServer;
+use super::ordered::{Deployment, OrderedSession, Server, inspect};
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+};
+use crate::error::Result;
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Lines in the keys of a Consul datacenter.
+#[derive(Debug, Clone)]
+pub struct Consul {
+    datacenter: Arc<Datacenter>,
+}
+
+#[derive(Debug)]
+struct Datacenter {
+    http: Arc<Http>,
+    /// The server's shortest TTL, in milliseconds, once it has said it.
+    floor: Arc<AtomicU64>,
+}
+
+/// The engine of a `consul:` URL.
+pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Consul::at(url)?))
+}
+
+impl Consul {
+    /// The datacenter of a URL. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the URL has an option that is not known, or a file that it names
+    /// cannot be read.
+    ///
+    /// ```
+    /// use leasehold::engine::{Consul, Engine, Url};
+    /// let engine = Consul::at(&Url::parse("consul://localhost:8500/locks")?)?;
+    /// assert_eq!(engine.location(), "consul://localhost:8500/locks");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn at(url: &Url) -> Result<Self> {
+        let config = Config::from_url(url)?;
+        Ok(Self::with(config))
+    }
+
+    /// The lease of the session that is opened first, before a claim has named its own; 10 s unless set.
+    ///
+    /// ```
+    /// use leasehold::engine::{Consul, Url};
+    /// let engine = Consul::at(&Url::parse("consul://localhost")?)?;
+    /// let engine = engine.lease(std::time::Duration::from_secs(30));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        let mut config = self.datacenter.http.config.clone();
+        config.lease = lease;
+        Self::with(config)
+    }
+
+    fn with(config: Config) -> Self {
+        let datacenter = Arc::new(Datacenter {
+            http: Arc::new(Http::new(config)),
+            floor: Arc::default(),
+        });
+        Self { datacenter }
+    }
+
+    /// What to look with. It has no session: one that a client closes meanwhile would fail the call.
+    fn desk(&self) -> Arc<ConsulServer> {
+        ConsulServer::desk(&self.datacenter.http, &self.datacenter.floor)
+    }
+}
+
+#[async_trait]
+impl Deployment for Datacenter {
+    type Server = ConsulServer;
+
+    fn lease(&self) -> Duration {
+        self.http.config.lease
+    }
+
+    async fn open(&self, lease: Duration, inbox: Inbox) -> Result<Arc<ConsulServer>> {
+        ConsulServer::open(&self.http, lease, &self.floor, inbox).await
+    }
+}
+
+#[async_trait]
+impl Engine for Consul {
+    fn kind(&self) -> &'static str {
+        ConsulServer::KIND
+    }
+
+    fn location(&self) -> String {
+        self.datacenter.http.config.location()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Fenced, Kept};
+        Guarantees::new(
+            ConsulServer::KIND,
+            Level::L2,
+            [Kept, Fenced, Kept, Kept, Kept, Kept],
+        )
+        .scope("the clients of one datacenter with this prefix")
+        .dead_holder("when its Consul session ends: twice the lease, of which 10 s is the shortest")
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let session = OrderedSession::open(self.datacenter.clone(), who, inbox).await?;
+        Ok(Arc::new(session))
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        inspect::inspect(&*self.desk(), query).await
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        inspect::evict(&*self.desk(), name, fence, by, why).await
+    }
+
+    async fn ask_to_release(&self, name: &Name, fence: Option<Fence>) -> Result<u32> {
+        inspect::ask_to_release(&*self.desk(), name, fence).await
+    }
+}

@@ -1,0 +1,182 @@
+//! Our own layout: a line per name, kept by one script.
+
+mod answer;
+mod calls;
+mod mailbox;
+mod pushed;
+mod script;
+mod servers;
+mod session;
+mod view;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::script::Run;
+use self::servers::Servers;
+use self::session::RedisSession;
+use super::client::Credentials;
+use super::config::{Config, Shape};
+use super::error::Trouble;
+use super::inspect;
+use super::keys::{Bucket, slot};
+use super::words::eviction;
+use crate::engine::{
+    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+};
+use crate::error::{Result, Step};
+use crate::fence::Fence;
+use crate::name::Name;
+
+/// Lines in Redis.
+#[derive(Debug, Clone)]
+pub struct Redis {
+    servers: Arc<Servers>,
+}
+
+impl Redis {
+    /// The deployment that a URL describes. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
+    ///
+    /// ```
+    /// use leasehold::engine::{Engine, Redis, Url};
+    /// let redis = Redis::new(&Url::parse("redis://app:hunter2@cache/2")?)?;
+    /// assert_eq!(redis.location(), "redis://cache:6379/2?prefix=lh:");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn new(url: &Url) -> Result<Self> {
+        Ok(Self {
+            servers: Servers::new(Self::config(url)?),
+        })
+    }
+
+    /// The same deployment with a login that changes: `login` answers with the user (`default` if there are none) and
+    /// the password, and is asked before each connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
+    ///
+    /// ```
+    /// use std::sync::{Arc, RwLock};
+    /// use leasehold::engine::{Redis, Url};
+    ///
+    /// let token = Arc::new(RwLock::new("of today".to_owned())); // another task replaces it in time
+    /// let url = Url::parse("rediss://cache.example.com")?;
+    /// let login = move || ("app".to_owned(), token.read().unwrap().clone());
+    /// let engine = Arc::new(Redis::with_login(&url, login)?);
+    /// # let connected = async { leasehold::Options::new().open(engine).await };
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn with_login(
+        url: &Url,
+        login: impl Fn() -> (String, String) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mut config = Self::config(url)?;
+        config.login = Credentials::Changing(Arc::new(login));
+        Ok(Self {
+            servers: Servers::new(config),
+        })
+    }
+
+    fn config(url: &Url) -> Result<Config> {
+        let config = Config::of(url)?;
+        match config.redisson {
+            None => Ok(config),
+            Some(_) => {
+                let what = "this is the URL of another engine: Redisson";
+                Err(Trouble::Config(what.to_owned()).at(Step::Connect))
+            }
+        }
+    }
+
+    /// Leaves a trace of an eviction: a stream, wherever its key belongs.
+    async fn trace(
+        &self,
+        name: &Name,
+        fences: &[u64],
+        by: &Identity,
+        why: &str,
+    ) -> std::result::Result<(), Trouble> {
+        let key = self.servers.config.keys.evictions();
+        let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
+        let call = inspect::eviction(&key, name, ("fences", &fences), by, why);
+        let link = self.servers.link_of_slot(slot(key.as_bytes())).await?;
+        let reply = link.send(&[call]).await?.pop();
+        reply.map_or(Ok(()), |reply| reply.ok().map(drop))
+    }
+}
+
+#[async_trait]
+impl Engine for Redis {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    fn location(&self) -> String {
+        self.servers.config.location()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        use Verdict::{Absent, Broken, Fenced, Kept};
+        let scope = "every process that reaches this server, while the server keeps its memory and its clock";
+        let dead = "when its lease ends";
+        match (&self.servers.config.shape, self.servers.config.replicas) {
+            (Shape::One, 0) => {
+                let verdicts = [Kept, Fenced, Fenced, Fenced, Absent, Kept];
+                Guarantees::new("redis", Level::L2, verdicts).scope(scope)
+            }
+            (_, 0) => {
+                let scope = "every process that reaches these servers, until a failover: it may give a held lock away";
+                Guarantees::new("redis with replicas", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                    .scope(scope)
+            }
+            _ => {
+                let scope = "as without replicas=N: a grant is told once N replicas have it, so fewer failovers lose \
+                             one, and still some do";
+                Guarantees::new("redis, replicas=N", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                    .scope(scope)
+            }
+        }
+        .dead_holder(dead)
+        .fences("microseconds of the server's clock, and always more than the last")
+    }
+
+    async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {
+        let ready = self.servers.ready().await;
+        ready.map_err(|trouble| trouble.at(Step::Open))?;
+        let session = RedisSession::open(self.servers.clone(), who, inbox);
+        Ok(session)
+    }
+
+    async fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
+        let views = view::look(&self.servers, query).await;
+        views.map_err(|trouble| trouble.at(Step::Inspect))
+    }
+
+    async fn evict(
+        &self,
+        name: &Name,
+        fence: Option<Fence>,
+        by: &Identity,
+        why: &str,
+    ) -> Result<u32> {
+        let at_evict = |trouble: Trouble| trouble.at(Step::Evict).of(name);
+        let told = eviction(&by.to_string(), why);
+        let run = Run::evict(&self.servers.config.keys, name, fence, &told);
+        let answered = self.servers.run(Bucket::of(name), &run).await;
+        let fences = answered.and_then(answer::evicted).map_err(at_evict)?;
+        if !fences.is_empty() {
+            tracing::warn!(%name, %by, why, "evicted");
+            let traced = self.trace(name, &fences, by, why).await;
+            traced.map_err(|trouble| at_evict(trouble).perhaps())?;
+        }
+        Ok(u32::try_from(fences.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn ask_to_release(&self, name: &Name, _: Option<Fence>) -> Result<u32> {
+        Err(cannot_ask(self.kind(), name))
+    }
+}
