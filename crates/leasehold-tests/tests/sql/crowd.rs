@@ -11,8 +11,12 @@ use tokio::task::JoinHandle;
 
 type Waits = JoinHandle<leasehold::Result<Guard>>;
 
+/// A third of it, the time between two heartbeats, is longer than a test waits for a lock: a heartbeat would grant to a
+/// waiter that a hand-over has passed by.
+const LEASE: Duration = Duration::from_secs(600);
+
 async fn client(url: &str) -> Client {
-    let client = Options::new().lease(Duration::from_secs(60));
+    let client = Options::new().lease(LEASE);
     client.connect(url).await.expect("connected")
 }
 
