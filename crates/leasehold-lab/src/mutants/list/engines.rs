@@ -201,6 +201,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "run unlock-by-anyone",
     ),
     mutant(
+        "sql: a hand-over goes by claims that may have changed",
+        "engines/sql/crowd.rs",
+        "substr({session}, 1, 16), body)::text END FROM told\"\n    )",
+        "substr({session}, 1, 16), body)::text END FROM told\"\n    )\n    .replace(if PLANTED { \" AND seen.since = l.since AND seen.last = l.last\" } else { \"\\0\" }, \"\")",
+        "test sql crowd::a_hand_over_goes_by_what_it_finds_after_it_waited",
+    ),
+    mutant(
         "mysql: what fails later in a packet is taken for its end",
         "engines/sql/mysql/wire.rs",
         "results.drop_result().await?;",

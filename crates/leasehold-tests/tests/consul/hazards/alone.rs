@@ -53,9 +53,11 @@ async fn a_server_that_stands_still_takes_no_lock() {
 /// A server that is killed and comes back on its data has lost no lock, and fences go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_comes_back_with_its_locks() {
+    // When the guard is unsure, two thirds of its lease are left for the start of the server and for its election.
+    let lease = 3 * LONG;
     let server = Consul::start();
-    let ours = patient(&server.url(), LONG).await;
-    let other = patient(&server.url(), LONG).await;
+    let ours = patient(&server.url(), lease).await;
+    let other = patient(&server.url(), lease).await;
     let guard = ours.mutex("k").lock().await.expect("free");
     let next = waiter(&other, "k");
     line(&other, "k", 1, 1).await;

@@ -49,10 +49,13 @@ impl Keeper {
                 Ok(live) => {
                     pause = SHORTEST_PAUSE;
                     earlier = live.conn.known(&live.greeting);
+                    // Before callers see the connection: a call that is sent at once must count as unseen, or its
+                    // silence is noticed only once the connection is idle.
+                    let seen = self.shared.calls.load(Ordering::Relaxed);
                     let up = State::Up(live.conn.clone(), live.greeting.clone());
                     let _ = self.tell.send_replace(up);
                     self.missed();
-                    self.keep(live).await
+                    self.keep(live, seen).await
                 }
                 Err(trouble) => trouble,
             };
@@ -99,8 +102,8 @@ impl Keeper {
     }
 
     /// Moves the bytes until the connection ends, and tells its callers why it did. A silent server is noticed.
-    async fn keep(&self, mut live: Live) -> Trouble {
-        let why = match self.look_after(&mut live).await {
+    async fn keep(&self, mut live: Live, seen: u64) -> Trouble {
+        let why = match self.look_after(&mut live, seen).await {
             Trouble::Down(why) => why,
             other => other.to_string(),
         };
@@ -108,11 +111,11 @@ impl Keeper {
         Trouble::Down(why).from(&live.address)
     }
 
-    async fn look_after(&self, live: &mut Live) -> Trouble {
+    /// `seen` of the calls are known to be answered.
+    async fn look_after(&self, live: &mut Live, mut seen: u64) -> Trouble {
         let patience = self.common.config.patience;
         let (clock, mut tick) = (Clock::boot(), tokio::time::interval(patience / 2));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut seen = self.shared.calls.load(Ordering::Relaxed);
         let mut asked = clock.now();
         loop {
             tokio::select! {
