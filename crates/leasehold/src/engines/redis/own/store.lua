@@ -63,12 +63,13 @@ local function spent(fence, used)
   return fence + math.min(math.max(used, 1), BLOCK) - 1
 end
 
--- An idle name keeps its counter while that is ahead of the clock.
+-- An idle name keeps its counter while that is ahead of the clock. The call may go on and read it, so its end too is well
+-- ahead: the server's clock moves on while the script's stands still.
 local function put_away(line, last)
   redis.call('DEL', unpack(line.keys))
   if last >= now then
     redis.call('HSET', line.key, 'n', struct.pack(LINE, 0, last, 0, 0, 0, 0, 0, 0))
-    redis.call('PEXPIREAT', line.key, at(last))
+    redis.call('PEXPIREAT', line.key, at(last + MARGIN))
   end
 end
 
