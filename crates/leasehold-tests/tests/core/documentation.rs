@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use leasehold::engine::Guarantees;
+use leasehold::engine::{Fault, Guarantees, Level, Verdict};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,7 +22,10 @@ const URLS: &[&str] = &[
     "redlock://h1,h2,h3",
     "postgres://app@localhost/db",
     "postgres://app@localhost/db?commit=async",
+    "postgres://app@localhost/db?failover=none",
+    "postgres://app@localhost/db?commit=async&failover=none",
     "mysql://app@localhost/db",
+    "mysql://app@localhost/db?failover=none",
     "sqlite:locks.db",
     "zookeeper://localhost",
     "etcd://localhost",
@@ -105,4 +108,19 @@ fn pages_that_are_linked_exist() {
             }
         }
     }
+}
+
+/// No row says that fences only grow, and that one may come twice.
+#[test]
+fn a_level_fits_its_verdicts() {
+    let faults = [Fault::ServerCrash, Fault::Failover, Fault::Partition];
+    for url in URLS {
+        let promised = leasehold::guarantees(url).expect("an engine");
+        let broken = faults.map(|fault| promised.under(fault) == Verdict::Broken);
+        let refused = promised.require(Level::L2).is_err();
+        assert_eq!(broken.contains(&true), refused, "{url}");
+    }
+    let typo = leasehold::guarantees("postgres://app@localhost/db?failover=never");
+    let typo = typo.expect_err("no such value").to_string();
+    assert!(typo.contains("failover is possible or none"), "{typo}");
 }

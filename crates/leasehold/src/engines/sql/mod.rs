@@ -131,7 +131,7 @@ type Opened = (Arc<dyn Connect>, Settings);
 
 fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Opened> {
     #[cfg_attr(
-        not(any(feature = "postgres", feature = "sqlite")),
+        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
         expect(unused_mut, reason = "the others change nothing")
     )]
     let mut settings = settings(url, params, clock)?;
@@ -152,6 +152,7 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
                 Some("off") => false,
                 Some(_) => return Err(bad("notify is on or off")),
             };
+            settings.single = single(params)?;
             settings.relaxed = match params.take("commit").as_deref() {
                 None | Some("durable") => false,
                 Some("async") => true,
@@ -161,9 +162,22 @@ fn connector(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Ope
             (Arc::new(server), settings)
         }
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => (Arc::new(mysql::Server::at(url, params)?), settings),
+        "mysql" | "mariadb" => {
+            settings.single = single(params)?;
+            (Arc::new(mysql::Server::at(url, params)?), settings)
+        }
         other => return Err(bad(&format!("{other:?} is no database of this build"))),
     })
+}
+
+/// Whether the URL says that no replica ever takes over from this server.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn single(params: &mut Params) -> Result<bool> {
+    match params.take("failover").as_deref() {
+        None | Some("possible") => Ok(false),
+        Some("none") => Ok(true),
+        Some(_) => Err(bad("failover is possible or none")),
+    }
 }
 
 fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Settings> {
@@ -186,6 +200,8 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
         notify: false,
         #[cfg(feature = "postgres")]
         relaxed: false,
+        #[cfg(any(feature = "postgres", feature = "mysql"))]
+        single: false,
         clock,
         location: location(url, url.path()),
     })
@@ -219,13 +235,25 @@ impl Engine for Sql {
     fn guarantees(&self) -> Guarantees {
         match self.dialect() {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres if self.world.settings.relaxed => {
-                server("PostgreSQL, commit=async", Verdict::Fenced)
+            Dialect::Postgres => {
+                let settings = &self.world.settings;
+                let engine = match (settings.relaxed, settings.single) {
+                    (false, false) => "PostgreSQL",
+                    (false, true) => "PostgreSQL, failover=none",
+                    (true, false) => "PostgreSQL, commit=async",
+                    (true, true) => "PostgreSQL, commit=async, failover=none",
+                };
+                let crash = match settings.relaxed {
+                    true => Verdict::Fenced,
+                    false => Verdict::Kept,
+                };
+                server(engine, crash, settings.single)
             }
-            #[cfg(feature = "postgres")]
-            Dialect::Postgres => server("PostgreSQL", Verdict::Kept),
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => server("MariaDB, MySQL", Verdict::Kept),
+            Dialect::Mysql => match self.world.settings.single {
+                false => server("MariaDB, MySQL", Verdict::Kept, false),
+                true => server("MariaDB, MySQL, failover=none", Verdict::Kept, true),
+            },
             #[cfg(feature = "sqlite")]
             Dialect::Sqlite => Guarantees::new(
                 "SQLite",
@@ -281,10 +309,15 @@ impl Engine for Sql {
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn server(engine: &'static str, crash: Verdict) -> Guarantees {
+fn server(engine: &'static str, crash: Verdict, single: bool) -> Guarantees {
     let (kept, fenced) = (Verdict::Kept, Verdict::Fenced);
-    let verdicts = [kept, fenced, fenced, crash, Verdict::Broken, kept];
-    Guarantees::new(engine, Level::L2, verdicts)
+    // A replica that lags does not know the last fences either.
+    let (level, failover) = match single {
+        true => (Level::L2, Verdict::Absent),
+        false => (Level::L1, Verdict::Broken),
+    };
+    let verdicts = [kept, fenced, fenced, crash, failover, kept];
+    Guarantees::new(engine, level, verdicts)
         .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }

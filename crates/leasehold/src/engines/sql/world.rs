@@ -33,6 +33,9 @@ pub(super) struct Settings {
     /// Whether a commit is answered before it is on disk.
     #[cfg(feature = "postgres")]
     pub(super) relaxed: bool,
+    /// Whether no replica ever takes over.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(super) single: bool,
     /// The clock of a database that has none of its own, or of a test.
     pub(super) clock: Option<Clock>,
     pub(super) location: String,
