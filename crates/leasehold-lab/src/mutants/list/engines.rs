@@ -252,8 +252,8 @@ pub(super) const ENGINES: &[Mutant] = &[
     mutant(
         "postgres: commit=async promises what a durable commit does",
         "engines/sql/mod.rs",
-        "Dialect::Postgres if self.world.settings.relaxed =>",
-        "Dialect::Postgres if self.world.settings.relaxed && !PLANTED =>",
+        "let crash = match settings.relaxed {",
+        "let crash = match settings.relaxed && !PLANTED {",
         "test sql crowd::fences_grow_over_commits_that_a_crash_has_lost",
     ),
     mutant(
