@@ -118,6 +118,11 @@ async fn an_account_with_the_channels_alone_takes_no_guard() {
     let _ = first.release().await.expect("released");
     let guard = waiter.await.expect("no panic").expect("granted");
     let (channel, grant) = heard.await.expect("heard");
+    eventually("the spy has gone", async || {
+        let listeners = server.cli("PUBSUB NUMPAT");
+        (listeners.trim() == "0").then_some(()).ok_or(listeners)
+    })
+    .await;
     let words: Vec<_> = grant.split(' ').collect();
     let [_, id, session, ..] = words[..] else {
         panic!("{grant}");
