@@ -1,5 +1,6 @@
 //! Consul: the contract, and its hazards.
 
+mod accounts;
 mod beds;
 mod contract;
 mod edge;

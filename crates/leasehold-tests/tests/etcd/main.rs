@@ -1,5 +1,6 @@
 //! etcd: the contract, its hazards, and other programs on the same locks.
 
+mod accounts;
 mod beds;
 mod contract;
 mod edge;

@@ -40,7 +40,7 @@ kinds.semaphore = {
     sweep_permits()
     local again = renewed()
     if again then return again end
-    local refused = other_capacity()
+    local refused = other_capacity() or full(redis.call('HLEN', ours) / 2)
     if refused then return refused end
     if redis.call('SETNX', name, ARGV[9]) == 1 then publish(KEYS[3], ARGV[9]) end
     if tonumber(redis.call('GET', name)) < tonumber(ARGV[8]) then return { 'busy', first_end() } end
