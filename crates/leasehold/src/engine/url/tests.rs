@@ -62,8 +62,15 @@ const SCHEMES: &[&str] = &[
     "redis+cluster",
     "redlock",
     "zookeeper",
+    "etcd",
+    "etcds",
+    "consul",
+    "consuls",
+    "consul+unix",
     "postgres",
+    "postgresql",
     "mysql",
+    "mariadb",
     "nope",
     "",
     "REDIS",
@@ -75,7 +82,7 @@ const SCHEMES: &[&str] = &[
 
 /// Whether opening a URL stays in memory: no directory is made, and no file of certificates is read.
 fn opens_nothing(text: &str) -> bool {
-    let files = ["ca=", "cert=", "key=", "sslrootcert=", "%"];
+    let files = ["ca=", "cert=", "key=", "sslrootcert=", "token_file=", "%"];
     let scheme = text.split(':').next().unwrap_or("").to_lowercase();
     schemes::names_hosts(&scheme) && !files.iter().any(|option| text.contains(option))
 }
@@ -137,6 +144,11 @@ fn inputs_that_no_person_wrote() {
             b"mysql",
             b"zookeeper",
             b"redlock",
+            b"etcd",
+            b"etcds",
+            b"consul",
+            b"consuls",
+            b"token=",
             b"memory:",
             b"password=",
             b"auth=",
