@@ -5,6 +5,7 @@ mod beds;
 mod contract;
 mod edge;
 mod hazards;
+mod hostile;
 mod isolation;
 mod lost_answers;
 mod overload;
