@@ -6,6 +6,16 @@
 //! that panics, takes seconds, or makes the process large is printed in hexadecimal: mend the parser, and add the line to
 //! the corpus.
 
+#![cfg_attr(
+    fuzzing,
+    allow(
+        dead_code,
+        unused_imports,
+        missing_docs,
+        reason = "half of it is for the tests"
+    )
+)]
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,6 +41,39 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How much larger the process may become, in KiB.
 const LARGER: u64 = 256 * 1024;
 
+/// For `cargo fuzz`, which makes the inputs and sees which ways through the parser they take.
+#[cfg(fuzzing)]
+pub mod guided {
+    use std::cell::RefCell;
+
+    use crate::engine::{host_fuzzed, url_fuzzed};
+    use crate::engines::{consul, etcd, file, redis, sql, zookeeper};
+
+    thread_local! {
+        pub(super) static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Gives one input to the parser of this name.
+    pub fn parse(parser: &str, input: &[u8]) {
+        INPUT.set(input.to_vec());
+        match parser {
+            "answer" => redis::answer::inputs_that_no_server_wrote(),
+            "consul" => consul::fuzzed::inputs_that_no_agent_wrote(),
+            "etcd" => etcd::fuzzed::inputs_that_no_member_wrote(),
+            "host" => host_fuzzed::inputs_that_no_person_wrote(),
+            "jute" => zookeeper::jute::inputs_that_no_server_wrote(),
+            "key" => redis::key::inputs_that_no_person_wrote(),
+            "name" => crate::name::tests::inputs_that_no_person_wrote(),
+            "node" => zookeeper::node::inputs_that_no_person_wrote(),
+            "notice" => sql::fuzzed::inputs_that_no_client_wrote(),
+            "record" => file::fuzzed::inputs_that_no_program_of_ours_wrote(),
+            "resp" => redis::resp::inputs_that_no_server_wrote(),
+            "url" => url_fuzzed::inputs_that_no_person_wrote(),
+            other => panic!("no parser is called {other}"),
+        }
+    }
+}
+
 /// What a parser is given first, and how its inputs are changed.
 pub(crate) struct Fuzz<'a> {
     /// The parser; its corpus is `tests/corpus/NAME.hex`.
@@ -43,6 +86,13 @@ impl Fuzz<'_> {
     /// Gives inputs to a parser. What it answers stands for the outcome: few different answers, for as different ways
     /// through the parser.
     pub(crate) fn run<T: Hash>(&self, seeds: &[Vec<u8>], parse: impl Fn(&[u8]) -> T) {
+        #[cfg(fuzzing)]
+        return drop(guided::INPUT.with_borrow(|input| parse(input)));
+        #[cfg(not(fuzzing))]
+        self.run_many(seeds, parse);
+    }
+
+    fn run_many<T: Hash>(&self, seeds: &[Vec<u8>], parse: impl Fn(&[u8]) -> T) {
         let count = std::env::var("LEASEHOLD_FUZZ").map_or(SOME, |count| count.parse().unwrap());
         let before = largest();
         let (tell, told) = channel::<()>();

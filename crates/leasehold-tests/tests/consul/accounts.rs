@@ -229,3 +229,23 @@ async fn a_line_of_consul_has_an_end() {
     );
     drop(guard);
 }
+
+/// A server with a certificate of an authority that the client was not told to trust is not spoken to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_of_consul_without_a_trusted_certificate_is_told_nothing() {
+    let (server, stranger) = (Consul::tls(), Consul::tls());
+    let (own, other) = (server.secured("/locks"), stranger.secured("/locks"));
+    let authority = |url: &str| url.split_once("&ca=").expect("an authority").1.to_owned();
+    let (right, wrong) = (authority(&own), authority(&other));
+    for url in [
+        own.replace(&format!("&ca={right}"), ""),
+        own.replace(&format!("&ca={right}"), &format!("&ca={wrong}")),
+    ] {
+        let url = url.replace("://", "://:hunter2@");
+        let refused = Options::new().connect(&url).await;
+        let error = refused.expect_err("not trusted").to_string();
+        assert!(error.contains("invalid peer certificate"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    drop(Options::new().connect(&own).await.expect("trusted"));
+}

@@ -238,3 +238,28 @@ async fn a_line_of_etcd_has_an_end() {
     assert!(busy.is_none());
     assert_eq!(server.keys("x/").len(), 20_000, "it left no key");
 }
+
+/// A server with a certificate of an authority that the client was not told to trust is not spoken to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_of_etcd_without_a_trusted_certificate_is_told_nothing() {
+    let (server, stranger) = (Etcd::tls(), Etcd::tls());
+    let own = server.url();
+    let (place, options) = own.split_once('?').expect("options");
+    let authority = |url: &str| {
+        let (_, options) = url.split_once('?').expect("options");
+        let ca = options.split('&').find(|option| option.starts_with("ca="));
+        ca.expect("an authority").to_owned()
+    };
+    let (right, wrong) = (authority(&own), authority(&stranger.url()));
+    let place = place.replace("://", "://me:hunter2@");
+    for options in [
+        options.replace(&format!("{right}&"), ""),
+        options.replace(&right, &wrong),
+    ] {
+        let refused = Options::new().connect(&format!("{place}?{options}")).await;
+        let error = refused.expect_err("not trusted").to_string();
+        assert!(error.contains("invalid peer certificate"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    drop(Options::new().connect(&own).await.expect("trusted"));
+}

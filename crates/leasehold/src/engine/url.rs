@@ -289,5 +289,5 @@ impl fmt::Debug for Url {
     }
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;

@@ -124,8 +124,8 @@ proptest! {
 }
 
 /// Whatever the text is, it is read or refused; and what is shown of it is the same with another password.
-#[test]
-fn inputs_that_no_person_wrote() {
+#[cfg_attr(test, test)]
+pub(crate) fn inputs_that_no_person_wrote() {
     let fuzz = crate::fuzz::Fuzz {
         name: "url",
         words: &[

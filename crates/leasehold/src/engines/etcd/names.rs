@@ -157,8 +157,8 @@ pub(super) fn base(prefix: &str, claim: &Claim) -> String {
     rooms(prefix, &claim.name, Mode::Mutex).line
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     fn name(name: &str) -> Name {
@@ -231,8 +231,8 @@ mod tests {
 
     /// Every answer of a member, or of what pretends to be one, and every key and value below the prefix is understood,
     /// refused or left out.
-    #[test]
-    fn inputs_that_no_member_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_member_wrote() {
         use crate::engines::etcd::client::proto::{RangeResponse, TxnResponse, WatchResponse};
         use crate::engines::etcd::{server::unpack, txn::ranges};
         use crate::engines::ordered::data::{Note, Trace};

@@ -208,8 +208,8 @@ pub(in crate::engines::consul) fn senseless() -> Trouble {
     Trouble::Unknown("the answer is not one of Consul's API".to_owned())
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// Every answer of an agent, or of what pretends to be one, is understood or refused.
-    #[test]
-    fn inputs_that_no_agent_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_agent_wrote() {
         use std::mem::discriminant;
         let fuzz = crate::fuzz::Fuzz {
             name: "consul",

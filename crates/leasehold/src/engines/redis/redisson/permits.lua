@@ -77,7 +77,7 @@ kinds.permits = {
     end_expired()
     local lost = evict_permits(drop_permits)
     if ARGV[6] ~= '0' then return lost end
-    for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, SOME - #lost - 1)) do
       redis.call('ZREM', KEYS[4], id)
       give_back(1)
       lost[#lost + 1] = 'a permit'

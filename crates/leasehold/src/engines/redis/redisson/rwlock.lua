@@ -147,6 +147,7 @@ kinds.rw = {
     local fence, lost, reads = tonumber(ARGV[6]), {}, false
     for _, id in ipairs(owners()) do
       local place = note(id)
+      if #lost == SOME then break end
       if fence == 0 or (place and place.fence <= fence and fence < place.fence + BLOCK) then
         if redis.call('HEXISTS', name, id .. ':write') == 1 then
           drop_write(id)

@@ -26,6 +26,7 @@ end
 local function evict_permits(give)
   local fence, lost = tonumber(ARGV[6]), {}
   for id, place in pairs(grants()) do
+    if #lost == SOME then break end
     if fence == 0 or (place.fence <= fence and fence < place.fence + BLOCK) then
       give(id, place)
       forget(id)

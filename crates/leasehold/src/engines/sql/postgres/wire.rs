@@ -90,9 +90,15 @@ impl Connection {
         let connected = config.connect_raw(stream, tls).await;
         let (client, mut connection) = connected.map_err(|e| trouble(&e))?;
         let ended = tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let AsyncMessage::Notification(told) = message {
-                    heard(told.payload());
+            while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+                match message {
+                    Ok(AsyncMessage::Notification(told)) => heard(told.payload()),
+                    Ok(_) => {}
+                    Err(error) => {
+                        // Those who wait for answers are told that it is closed, and not why.
+                        let why = cause(&error);
+                        return tracing::warn!(why, "a connection to PostgreSQL is given up");
+                    }
                 }
             }
         });
