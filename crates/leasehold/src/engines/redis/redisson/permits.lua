@@ -76,7 +76,7 @@ kinds.permits = {
   evict = function()
     end_expired()
     local lost = evict_permits(drop_permits)
-    if ARGV[6] ~= '0' then return lost end
+    if ARGV[6] ~= '0' or #lost == SOME then return lost end
     for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, SOME - #lost - 1)) do
       redis.call('ZREM', KEYS[4], id)
       give_back(1)
