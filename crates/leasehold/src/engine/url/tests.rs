@@ -166,7 +166,12 @@ pub(crate) fn inputs_that_no_person_wrote() {
         let Ok(url) = Url::parse(&text) else {
             return (seen.split(' ').take(6).map(str::len).sum(), None);
         };
-        if url.password().is_some() {
+        // A token of Consul that is no text is refused, with that reason.
+        let text_only = !url.scheme().starts_with("consul")
+            || url
+                .password()
+                .is_some_and(|password| password.bytes().all(|byte| byte.is_ascii_graphic()));
+        if url.password().is_some() && text_only {
             let other = with_another_password(&text).unwrap();
             assert_eq!(seen, self::seen(&other, opened), "{text}");
         }
