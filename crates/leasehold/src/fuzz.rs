@@ -93,7 +93,8 @@ impl Fuzz<'_> {
     }
 
     fn run_many<T: Hash>(&self, seeds: &[Vec<u8>], parse: impl Fn(&[u8]) -> T) {
-        let count = std::env::var("LEASEHOLD_FUZZ").map_or(SOME, |count| count.parse().unwrap());
+        let count =
+            std::env::var("LEASEHOLD_FUZZ").map_or(SOME, |count| count.parse().expect("a number"));
         let before = largest();
         let (tell, told) = channel::<()>();
         let current = Shared::from((0_u64, Vec::new()));
@@ -223,7 +224,7 @@ impl Fuzz<'_> {
     fn keep(&self, mut lines: Vec<Vec<u8>>) {
         lines.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let text: String = lines.iter().map(|input| hex(input) + "\n").collect();
-        std::fs::write(self.path(), text).unwrap();
+        std::fs::write(self.path(), text).expect("written");
     }
 }
 
@@ -255,14 +256,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("a digit");
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
 /// The most memory this process ever had, in KiB.
 fn largest() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.unwrap().trim().trim_end_matches(" kB");
-    number.parse().unwrap()
+    let number = line.expect("a line").trim().trim_end_matches(" kB");
+    number.parse().expect("a number")
 }

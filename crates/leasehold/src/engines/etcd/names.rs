@@ -162,7 +162,7 @@ pub(crate) mod tests {
     use super::*;
 
     fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+        Name::new(name).expect("a name")
     }
 
     fn found(key: &str, lease: i64) -> KeyValue {

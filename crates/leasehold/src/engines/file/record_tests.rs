@@ -11,7 +11,7 @@ use crate::line::{Ask, Moment};
 const BOOT_ID: BootId = [7; 16];
 
 fn name() -> Name {
-    Name::new("stock:42").unwrap()
+    Name::new("stock:42").expect("well made")
 }
 
 fn line(claims: usize, last: u64) -> Line {

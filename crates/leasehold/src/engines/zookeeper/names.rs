@@ -121,7 +121,7 @@ pub(crate) mod tests {
     use super::*;
 
     fn node(name: &str) -> String {
-        encode(&Name::new(name).unwrap())
+        encode(&Name::new(name).expect("a name"))
     }
 
     #[test]
