@@ -150,7 +150,8 @@ Where the locks are (--url, or LEASEHOLD_URL):
   consul://HOST:8500/PREFIX    Consul; CONSUL_HTTP_ADDR and others where the URL is silent
 A build may have fewer; one that lacks an engine says so. Every user of the machine sees the arguments of a command: give
 a URL with a password by --url-file or LEASEHOLD_URL, or leave the password out. It is then looked for where the
-server's own program looks: REDISCLI_AUTH; PGPASSWORD, PGPASSFILE, ~/.pgpass; MYSQL_PWD.";
+server's own program looks: REDISCLI_AUTH; PGPASSWORD, PGPASSFILE, ~/.pgpass; MYSQL_PWD, ~/.my.cnf;
+ETCDCTL_USER, ETCDCTL_PASSWORD; CONSUL_HTTP_TOKEN, CONSUL_HTTP_TOKEN_FILE.";
 
 fn top_help() -> String {
     format!("{URLS}\n\n{EXAMPLES}")

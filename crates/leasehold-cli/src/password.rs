@@ -26,7 +26,12 @@ pub(crate) fn completed(text: &str, variable: Variable<'_>) -> Result<Option<Str
             Some(password) => Some(password),
             None => pgpass(&url, variable)?,
         },
-        "mysql" | "mariadb" => read(variable, "MYSQL_PWD")?,
+        "mysql" | "mariadb" => match read(variable, "MYSQL_PWD")? {
+            Some(password) => Some(password),
+            None => my_cnf(variable)?,
+        },
+        "etcd" | "etcds" => return etcd(text, &url, variable),
+        // The library reads CONSUL_HTTP_TOKEN and its file; ZooKeeper's programs have no variable.
         scheme if scheme.starts_with("red") => read(variable, "REDISCLI_AUTH")?,
         _ => None,
     };
@@ -48,7 +53,12 @@ fn pgpass(url: &Url, variable: Variable<'_>) -> Result<Option<String>, Failure> 
         (_, Some(home)) if !home.is_empty() => Path::new(&home).join(".pgpass"),
         _ => return Ok(None),
     };
-    let Ok(found) = std::fs::metadata(&path) else {
+    Ok(private(&path)?.and_then(|text| password_in(&text, url)))
+}
+
+/// The text of a file that other users may not read; none, with a word, if they may.
+fn private(path: &Path) -> Result<Option<String>, Failure> {
+    let Ok(found) = std::fs::metadata(path) else {
         return Ok(None);
     };
     if !found.is_file() || found.mode() & 0o077 != 0 {
@@ -56,9 +66,58 @@ fn pgpass(url: &Url, variable: Variable<'_>) -> Result<Option<String>, Failure> 
         crate::say(&format!("{} {what}", path.display()));
         return Ok(None);
     }
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::new(Exit::Config, format!("{}: {error}", path.display())))?;
-    Ok(password_in(&text, url))
+    let text = std::fs::read_to_string(path);
+    let text =
+        text.map_err(|error| Failure::new(Exit::Config, format!("{}: {error}", path.display())))?;
+    Ok(Some(text))
+}
+
+/// `ETCDCTL_USER`, which is USER:PASSWORD or the user alone, and `ETCDCTL_PASSWORD`.
+fn etcd(text: &str, url: &Url, variable: Variable<'_>) -> Result<Option<String>, Failure> {
+    let (given, password) = (
+        read(variable, "ETCDCTL_USER")?,
+        read(variable, "ETCDCTL_PASSWORD")?,
+    );
+    let given = given.unwrap_or_default();
+    let (user, in_one) = match (password, given.split_once(':')) {
+        (Some(password), _) => (given.as_str(), Some(password)),
+        (None, Some((user, password))) => (user, Some(password.to_owned())),
+        (None, None) => (given.as_str(), None),
+    };
+    Ok(match (in_one, url.user()) {
+        (None, _) => None,
+        (Some(password), Some(_)) => Some(with_password(text, &password)),
+        (Some(_), None) if user.is_empty() => None,
+        (Some(password), None) => {
+            let user = encoded(user);
+            let text = text.replacen("://", &format!("://{user}@"), 1);
+            Some(with_password(&text, &password))
+        }
+    })
+}
+
+/// `password` of the section `[client]` in `~/.my.cnf`.
+fn my_cnf(variable: Variable<'_>) -> Result<Option<String>, Failure> {
+    let Some(home) = variable("HOME").filter(|home| !home.is_empty()) else {
+        return Ok(None);
+    };
+    let Some(text) = private(&Path::new(&home).join(".my.cnf"))? else {
+        return Ok(None);
+    };
+    let mut client = false;
+    for line in text.lines().map(str::trim) {
+        match line.split_once('=') {
+            _ if line.starts_with('[') => client = line == "[client]",
+            Some((name, value)) if client && name.trim() == "password" => {
+                let value = value.trim();
+                let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+                let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
+                return Ok(Some(value.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// The password of the first line that fits: `HOST:PORT:DATABASE:USER:PASSWORD`, with `*` for each.
@@ -106,12 +165,13 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 /// Puts an encoded password into a URL that has none.
 fn with_password(text: &str, password: &str) -> String {
-    let encoded: String = password
-        .bytes()
-        .map(|byte| format!("%{byte:02X}"))
-        .collect();
+    let encoded = encoded(password);
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
     };
@@ -169,6 +229,54 @@ mod tests {
             "nonsense",
         ] {
             assert_eq!(password(other, &all), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_login_of_etcd_is_in_one_variable_or_in_two() {
+        let login = |url: &str, variables: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| value.into())
+            };
+            let text = completed(url, &variable).unwrap()?;
+            let url = Url::parse(&text).unwrap();
+            let (user, password) = (url.user()?.to_owned(), url.password()?.to_owned());
+            Some(format!("{user} {password} {}", url.hosts().join(" ")))
+        };
+        let one = [("ETCDCTL_USER", "me:a/b:c")];
+        let two = [("ETCDCTL_USER", "me"), ("ETCDCTL_PASSWORD", "a/b:c")];
+        for variables in [&one[..], &two] {
+            let found = login("etcd://h:1,i?prefix=x", variables);
+            assert_eq!(found.as_deref(), Some("me a/b:c h:1 i"));
+            let found = login("etcds://you@h", variables);
+            assert_eq!(found.as_deref(), Some("you a/b:c h"));
+        }
+        assert_eq!(login("etcd://h", &two[..1]), None);
+        assert_eq!(login("etcd://h", &two[1..]), None);
+        assert_eq!(login("etcd://h", &[]), None);
+    }
+
+    #[test]
+    fn a_password_of_mariadb_may_be_in_its_file_of_options() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".my.cnf");
+        for (line, found) in [
+            ("password=a b#c", "a b#c"),
+            ("password = \"quoted\"", "quoted"),
+            ("user=x\npassword='q'", "q"),
+        ] {
+            let text = format!("[mysqld]\npassword=no\n[client]\n{line}\n");
+            std::fs::write(&file, text).unwrap();
+            let with = |mode: u32| {
+                std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+                password(
+                    "mysql://app@h/db",
+                    &[("HOME", home.path().to_str().unwrap())],
+                )
+            };
+            assert_eq!(with(0o600).as_deref(), Some(found));
+            assert_eq!(with(0o644), None, "others may read it");
         }
     }
 

@@ -175,6 +175,15 @@ mod tests {
                 "rediss://h?cert=/a&key=/b&ca=/c",
                 "rediss://h?cert=/a&key=/b&ca=/c",
             ),
+            (
+                "etcd://app:s3cret@a,b?prefix=x/",
+                "etcd://app@a,b?prefix=x/",
+            ),
+            ("consul://:s3cret@h/locks?dc=x", "consul://h/locks?dc=x"),
+            (
+                "consuls://h/locks?token=s3cret&token_file=/a",
+                "consuls://h/locks?token_file=/a",
+            ),
             ("file:/a@b", "file:/a@b"),
             ("sqlite:/a?x=1", "sqlite:/a?x=1"),
         ] {

@@ -167,7 +167,7 @@ impl Error {
             engine: None,
             name: None,
             happened: Happened::No,
-            message: message.into(),
+            message: cut(message.into()),
             source: None,
         }))
     }
@@ -319,9 +319,33 @@ impl StdError for Error {
     }
 }
 
+/// The longest message, in bytes. Servers may say more than a log or a terminal should have.
+const LONGEST: usize = 2_000;
+
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push('…');
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_has_an_end() {
+        let long = "é".repeat(1_000_000);
+        let error = Error::new(ErrorKind::Unavailable, Step::Claim, long).on("redis");
+        let told = error.to_string();
+        assert!(
+            told.len() < LONGEST + 50 && told.ends_with('…'),
+            "{}",
+            told.len()
+        );
+        assert!(format!("{error:?}").len() < 3 * LONGEST);
+    }
 
     #[test]
     fn says_engine_step_name_and_doubt_on_one_line() {

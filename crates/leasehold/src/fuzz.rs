@@ -6,6 +6,16 @@
 //! that panics, takes seconds, or makes the process large is printed in hexadecimal: mend the parser, and add the line to
 //! the corpus.
 
+#![cfg_attr(
+    fuzzing,
+    allow(
+        dead_code,
+        unused_imports,
+        missing_docs,
+        reason = "half of it is for the tests"
+    )
+)]
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,6 +41,39 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How much larger the process may become, in KiB.
 const LARGER: u64 = 256 * 1024;
 
+/// For `cargo fuzz`, which makes the inputs and sees which ways through the parser they take.
+#[cfg(fuzzing)]
+pub mod guided {
+    use std::cell::RefCell;
+
+    use crate::engine::{host_fuzzed, url_fuzzed};
+    use crate::engines::{consul, etcd, file, redis, sql, zookeeper};
+
+    thread_local! {
+        pub(super) static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Gives one input to the parser of this name.
+    pub fn parse(parser: &str, input: &[u8]) {
+        INPUT.set(input.to_vec());
+        match parser {
+            "answer" => redis::answer::inputs_that_no_server_wrote(),
+            "consul" => consul::fuzzed::inputs_that_no_agent_wrote(),
+            "etcd" => etcd::fuzzed::inputs_that_no_member_wrote(),
+            "host" => host_fuzzed::inputs_that_no_person_wrote(),
+            "jute" => zookeeper::jute::inputs_that_no_server_wrote(),
+            "key" => redis::key::inputs_that_no_person_wrote(),
+            "name" => crate::name::tests::inputs_that_no_person_wrote(),
+            "node" => zookeeper::node::inputs_that_no_person_wrote(),
+            "notice" => sql::fuzzed::inputs_that_no_client_wrote(),
+            "record" => file::fuzzed::inputs_that_no_program_of_ours_wrote(),
+            "resp" => redis::resp::inputs_that_no_server_wrote(),
+            "url" => url_fuzzed::inputs_that_no_person_wrote(),
+            other => panic!("no parser is called {other}"),
+        }
+    }
+}
+
 /// What a parser is given first, and how its inputs are changed.
 pub(crate) struct Fuzz<'a> {
     /// The parser; its corpus is `tests/corpus/NAME.hex`.
@@ -43,7 +86,15 @@ impl Fuzz<'_> {
     /// Gives inputs to a parser. What it answers stands for the outcome: few different answers, for as different ways
     /// through the parser.
     pub(crate) fn run<T: Hash>(&self, seeds: &[Vec<u8>], parse: impl Fn(&[u8]) -> T) {
-        let count = std::env::var("LEASEHOLD_FUZZ").map_or(SOME, |count| count.parse().unwrap());
+        #[cfg(fuzzing)]
+        return drop(guided::INPUT.with_borrow(|input| parse(input)));
+        #[cfg(not(fuzzing))]
+        self.run_many(seeds, parse);
+    }
+
+    fn run_many<T: Hash>(&self, seeds: &[Vec<u8>], parse: impl Fn(&[u8]) -> T) {
+        let count =
+            std::env::var("LEASEHOLD_FUZZ").map_or(SOME, |count| count.parse().expect("a number"));
         let before = largest();
         let (tell, told) = channel::<()>();
         let current = Shared::from((0_u64, Vec::new()));
@@ -173,7 +224,7 @@ impl Fuzz<'_> {
     fn keep(&self, mut lines: Vec<Vec<u8>>) {
         lines.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let text: String = lines.iter().map(|input| hex(input) + "\n").collect();
-        std::fs::write(self.path(), text).unwrap();
+        std::fs::write(self.path(), text).expect("written");
     }
 }
 
@@ -205,14 +256,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("a digit");
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
 /// The most memory this process ever had, in KiB.
 fn largest() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.unwrap().trim().trim_end_matches(" kB");
-    number.parse().unwrap()
+    let number = line.expect("a line").trim().trim_end_matches(" kB");
+    number.parse().expect("a number")
 }

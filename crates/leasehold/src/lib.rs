@@ -56,8 +56,11 @@ mod client;
 mod clock;
 mod error;
 mod fence;
-#[cfg(test)]
+#[cfg(all(test, not(fuzzing)))]
 mod fuzz;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod guard;
 mod identity;
 mod kinds;

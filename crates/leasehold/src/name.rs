@@ -116,8 +116,8 @@ impl TryFrom<String> for Name {
     }
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -139,8 +139,8 @@ mod tests {
     }
 
     /// Whatever the text is, it is refused, or is the name as it was given.
-    #[test]
-    fn inputs_that_no_person_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_person_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "name",
             words: &[

@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod consul;
 pub mod database;
 pub mod etcd;
+pub mod flood;
 pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;

@@ -1,9 +1,11 @@
 //! Consul: the contract, and its hazards.
 
+mod accounts;
 mod beds;
 mod contract;
 mod edge;
 mod hazards;
+mod hostile;
 mod isolation;
 mod lost_answers;
 mod overload;

@@ -357,3 +357,20 @@ async fn several_names_are_given_back_side_by_side() {
     assert_eq!(world.since(start), late, "no name waits for another");
     assert!(world.idle().await);
 }
+
+/// Every heartbeat speaks of all claims of a client.
+#[tokio::test]
+async fn a_client_has_an_end_of_claims() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let mut held = Vec::new();
+    for number in 0..100_000 {
+        let mutex = client.mutex(format!("name {number}"));
+        held.push(mutex.lock().await.unwrap());
+    }
+    let refused = client.mutex("one more").lock().await.unwrap_err();
+    assert!(refused.to_string().contains("100000 claims"), "{refused}");
+    assert!(!refused.may_have_happened(), "{refused}");
+    let one = held.pop().unwrap();
+    let _ = one.release().await.unwrap();
+    let _one_more = client.mutex("one more").lock().await.unwrap();
+}

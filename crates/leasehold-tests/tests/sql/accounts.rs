@@ -12,6 +12,7 @@ use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 use leasehold_testkit::skip;
+use mysql_async::prelude::Queryable;
 
 const DOCS: &str = include_str!("../../../../docs/security.md");
 
@@ -83,7 +84,7 @@ async fn only_reads(owner: &str, reader: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_postgres() {
+async fn the_least_rights_on_postgres_are_enough_and_a_reader_changes_nothing() {
     let server = Postgres::start();
     let _ = server.sql("CREATE SCHEMA locks");
     let schema = leasehold::sql::schema("postgres", "locks.leasehold_").expect("a schema");
@@ -117,7 +118,7 @@ async fn on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_mariadb() {
+async fn the_least_rights_on_mariadb_are_enough_and_a_reader_changes_nothing() {
     let server = MariaDb::start();
     let _ = server.sql("CREATE DATABASE locks");
     let schema = leasehold::sql::schema("mysql", "leasehold_").expect("a schema");
@@ -136,6 +137,36 @@ async fn on_mariadb() {
     let app = as_user("app:secret@");
     all_of_it(&app).await;
     only_reads(&app, &as_user("reader:secret@")).await;
+}
+
+/// Statements are in the list of processes with the ids in them. They are of no use to an account that may not write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_mariadb_that_watches_statements_changes_nothing() {
+    let server = MariaDb::start();
+    let _ = server
+        .sql("CREATE USER watcher@'%' IDENTIFIED BY 'secret'; GRANT PROCESS ON *.* TO watcher@'%'");
+    let holder = client(&server.url()).await;
+    let guard = holder.mutex("x").lock().await.expect("free");
+    let url = server.url().replace("root@", "watcher:secret@");
+    let url = url.trim_end_matches("/lab");
+    let conn = mysql_async::Conn::from_url(url).await;
+    let mut conn = conn.expect("connected");
+    let listed: Vec<mysql_async::Row> = conn
+        .query("SELECT ID, USER FROM information_schema.PROCESSLIST WHERE USER = 'root'")
+        .await
+        .expect("it may watch");
+    assert!(!listed.is_empty(), "it sees the holder's connections");
+    let id: u64 = listed[0].get(0).expect("a number");
+    for statement in [
+        "DELETE FROM lab.leasehold_claim".to_owned(),
+        "SELECT * FROM lab.leasehold_claim".to_owned(),
+        format!("KILL {id}"),
+    ] {
+        let denied = conn.query_drop(&statement).await;
+        assert!(denied.is_err(), "{statement}");
+    }
+    assert_eq!(guard.state(), State::Valid);
+    let _ = guard.release().await.expect("released");
 }
 
 /// What may be created in a schema that the search path of all roles has: for each operator and function, one that fits

@@ -8,6 +8,7 @@ mod crowd;
 mod edge;
 mod effect;
 mod hazards;
+mod hostile;
 mod isolation;
 mod lockers;
 mod lost;

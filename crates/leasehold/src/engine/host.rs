@@ -58,8 +58,8 @@ impl fmt::Display for Host {
     }
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -95,8 +95,8 @@ mod tests {
     }
 
     /// Whatever the text is, it is refused, or is the same host once it is written down.
-    #[test]
-    fn inputs_that_no_person_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_person_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "host",
             words: &[

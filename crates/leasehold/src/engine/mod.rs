@@ -53,6 +53,8 @@ pub(crate) use self::schemes::engine as url_engine;
 pub(crate) use self::url::path_in_url;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
+#[cfg(fuzzing)]
+pub(crate) use self::{host::tests as host_fuzzed, url::tests as url_fuzzed};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
 #[cfg(feature = "consul")]

@@ -47,7 +47,7 @@ const SECRETS: &[&str] = &["pas", "pwd", "token", "auth", "secret", "cred"];
 /// Whether the value of an option may be a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    SECRETS.iter().any(|secret| name.contains(secret))
+    !name.ends_with("_file") && SECRETS.iter().any(|secret| name.contains(secret))
 }
 
 const MISPLACED: &str = "the URL has an @ where none belongs: write SCHEME://USER:PASSWORD@HOST, and in user, password, path \
@@ -289,5 +289,5 @@ impl fmt::Debug for Url {
     }
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;

@@ -14,6 +14,9 @@ use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Held, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 
+/// The most claims of one client, held or waiting. Each heartbeat speaks of all of them.
+const CLAIMS_MAX: usize = 100_000;
+
 impl Manager {
     /// Asks the engine, and waits if the claim waits; none if a try found no room. Dropped at any await, it leaves at
     /// most one release behind. `confirmed` follows what the engine says of the wait.
@@ -160,6 +163,13 @@ impl Manager {
         // Looked at under the lock: after `close` has gone through the table nothing new gets in.
         if self.is_closing() {
             return Err(Error::closed(Step::Claim).of(&claim.name));
+        }
+        if table.len() >= CLAIMS_MAX {
+            let what = format!(
+                "this client has {CLAIMS_MAX} claims, the most there may be: use another client for more"
+            );
+            let error = Error::new(ErrorKind::Unavailable, Step::Claim, what);
+            return Err(error.on(self.engine).of(&claim.name));
         }
         let _ = table.insert(claim.id, entry);
         Ok(Armed {

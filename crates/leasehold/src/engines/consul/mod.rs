@@ -18,6 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::client::Http;
+#[cfg(fuzzing)]
+pub(crate) use self::client::kv::tests as fuzzed;
 use self::config::Config;
 use self::server::ConsulServer;
 use super::ordered::{Deployment, OrderedSession, Server, inspect};

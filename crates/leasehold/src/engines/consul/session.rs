@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::client::kv::{json_of, senseless};
+use super::client::kv::json_of;
 use super::client::trouble::{Answer, Trouble};
 use super::client::{Ask, Http};
 use super::follow::pause;
@@ -200,13 +200,19 @@ async fn create(http: &Http, ttl: Duration) -> Answer<String> {
         probes: true,
         ..Ask::put("session/create", body.to_string().into_bytes())
     };
-    let said = json_of(&http.send(&ask).await?)?;
-    let id = said["ID"].as_str().ok_or_else(senseless)?;
-    Ok(id.to_owned())
+    let made: Made = json_of(&http.send(&ask).await?.body)?;
+    Ok(made.id)
+}
+
+/// The answer to a request for a session.
+#[derive(serde::Deserialize)]
+struct Made {
+    #[serde(rename = "ID")]
+    id: String,
 }
 
 /// The shortest TTL, in the refusal of a shorter one: `… must be between [10s=24h0m0s]`.
-fn shortest(refusal: &str) -> Option<Duration> {
+pub(super) fn shortest(refusal: &str) -> Option<Duration> {
     let between = refusal.split_once("must be between [")?.1;
     go_duration(between.split_once('=')?.0)
 }

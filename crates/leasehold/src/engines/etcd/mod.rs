@@ -16,6 +16,8 @@ use async_trait::async_trait;
 
 use self::client::Client;
 use self::config::Config;
+#[cfg(fuzzing)]
+pub(crate) use self::names::tests as fuzzed;
 use self::session::EtcdServer;
 use super::ordered::{Deployment, Fail, OrderedSession, Server, inspect};
 use crate::engine::{

@@ -157,12 +157,12 @@ pub(super) fn base(prefix: &str, claim: &Claim) -> String {
     rooms(prefix, &claim.name, Mode::Mutex).line
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+        Name::new(name).expect("a name")
     }
 
     fn found(key: &str, lease: i64) -> KeyValue {
@@ -227,5 +227,60 @@ mod tests {
             assert_eq!(of(other), None, "{other}");
         }
         assert_eq!(parse("a/", &found("a/0", 0)), None);
+    }
+
+    /// Every answer of a member, or of what pretends to be one, and every key and value below the prefix is understood,
+    /// refused or left out.
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_member_wrote() {
+        use crate::engines::etcd::client::proto::{RangeResponse, TxnResponse, WatchResponse};
+        use crate::engines::etcd::{server::unpack, txn::ranges};
+        use crate::engines::ordered::data::{Note, Trace};
+        use prost::Message as _;
+        let fuzz = crate::fuzz::Fuzz {
+            name: "etcd",
+            words: &[
+                b"p/x/9-lock-1",
+                b"p/x/9-read-1-3",
+                b"p/x/9-permits-1-2",
+                b"p/x/%line/",
+                b"leasehold/1 1 1 10000 0 1 h c",
+                b"\x12\x0e",
+                b"\x0a\x0c",
+                b"\x28\x09",
+                b"\x10\x05",
+                b"\n1500",
+                b"%2F",
+                b"-",
+                b"/",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let range = RangeResponse::decode(input);
+            let txn = TxnResponse::decode(input);
+            let watch = WatchResponse::decode(input);
+            let found = KeyValue {
+                key: input.to_vec(),
+                create_revision: 9,
+                lease: 9,
+                ..KeyValue::default()
+            };
+            let kind = |found: &KeyValue| parse("p/x/", found).map(|node| node.kind);
+            let all = range.as_ref().map_or(&[][..], |range| &range.kvs);
+            let (data, since) = unpack(input);
+            (
+                nodes("p/x/", all).len().min(3),
+                all.first().and_then(kind),
+                txn.as_ref().map(|txn| ranges(txn).len().min(3)).ok(),
+                watch.map(|watch| format!("{watch:?}").len() / 64).ok(),
+                kind(&found),
+                room_of("p/", input).is_some(),
+                (
+                    since.is_some(),
+                    Note::read(data).is_some(),
+                    Trace::read(input).is_some(),
+                ),
+            )
+        });
     }
 }

@@ -112,7 +112,7 @@ impl EtcdServer {
 }
 
 /// The data of a value, and when it was stored.
-fn unpack(value: &[u8]) -> (&[u8], Option<SystemTime>) {
+pub(super) fn unpack(value: &[u8]) -> (&[u8], Option<SystemTime>) {
     let Some(at) = value.iter().rposition(|byte| *byte == b'\n') else {
         return (value, None);
     };

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+#[cfg(fuzzing)]
+pub(crate) use self::record::tests as fuzzed;
 use self::session::FileSession;
 use self::transaction::World;
 use crate::engine::{

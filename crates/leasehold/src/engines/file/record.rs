@@ -208,6 +208,6 @@ fn array<const N: usize>(bytes: &[u8], at: Range<usize>) -> [u8; N] {
     array
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[path = "record_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use super::{Fail, Kind, Listed, Made, New, Rooms, Server, Watch};
 use crate::claim::{Claim, Mode};
 use crate::engine::{Ended, Identity, RW_CAPACITY};
 use crate::error::{Error, ErrorKind};
-use crate::line::Refusal;
+use crate::line::{LINE_MAX, Refusal};
 
 /// Where a claim stands, and what to wait for.
 pub(super) enum Found {
@@ -80,6 +80,9 @@ impl<S: Server> Place<S> {
         };
         let made = self.make(&self.rooms.line.clone(), kind, 1).await?;
         self.node = made.names.into_iter().next();
+        if self.claim.waits && made.listed.nodes.len() > LINE_MAX {
+            return Err(Error::from(Refusal::Full).into());
+        }
         match (
             &self.node,
             rule::refuses(&made.listed.nodes, self.claim.mode),

@@ -152,8 +152,8 @@ const CRC16: [u16; 256] = {
     table
 };
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
     }
 
     /// Whatever a key is called, it is the key of one name or of none; and every name has a key.
-    #[test]
-    fn inputs_that_no_person_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_person_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "key",
             words: &[b"lh:", b"{", b"}", b"}:", b"{00}:", "é".as_bytes()],

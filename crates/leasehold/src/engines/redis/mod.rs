@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 pub use self::own::Redis;
 pub use self::redisson::Redisson;
+#[cfg(fuzzing)]
+pub(crate) use self::{client::fuzzed as resp, keys::tests as key, own::fuzzed as answer};
 use crate::engine::{Engine, Url};
 use crate::error::Result;
 

@@ -36,6 +36,8 @@ use async_trait::async_trait;
 use self::dialect::Dialect;
 use self::evict::Eviction;
 use self::op::{Answer, Op};
+#[cfg(fuzzing)]
+pub(crate) use self::post::tests as fuzzed;
 use self::session::SqlSession;
 use self::tables::Tables;
 use self::wire::Connect;

@@ -171,13 +171,13 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     /// Every role of a database can send a notification: whatever it says, it is read or left alone.
-    #[test]
-    fn inputs_that_no_client_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_client_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "notice",
             words: &[

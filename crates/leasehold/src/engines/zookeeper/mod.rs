@@ -12,6 +12,8 @@ use async_trait::async_trait;
 
 use self::config::Config;
 use self::server::ZkServer;
+#[cfg(fuzzing)]
+pub(crate) use self::{client::fuzzed as jute, names::tests as node};
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,

@@ -116,12 +116,12 @@ pub(super) fn decode(node: &str) -> Option<Name> {
     Name::new(&*name).ok().filter(|name| encode(name) == node)
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     fn node(name: &str) -> String {
-        encode(&Name::new(name).unwrap())
+        encode(&Name::new(name).expect("a name"))
     }
 
     #[test]
@@ -204,8 +204,8 @@ mod tests {
     }
 
     /// Whatever a node is called, it is the node of one name or of none; and every name has a node that ZooKeeper allows.
-    #[test]
-    fn inputs_that_no_person_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_person_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "node",
             words: &[

@@ -3,10 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::trouble::{Answer, Trouble, refusal};
-use super::{Ask, Http, Reply};
+use super::{Ask, Http};
 
 /// One key, and what is stored of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,17 +24,42 @@ pub(in crate::engines::consul) struct Entry {
     pub(in crate::engines::consul) modified: u64,
 }
 
+/// A key as the API writes it. What is read into it is about as large as its text: a tree of JSON values can be thirty
+/// times as large, which is the server's choice.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Written {
+    key: String,
+    value: Option<String>,
+    flags: u64,
+    session: Option<String>,
+    create_index: u64,
+    modify_index: u64,
+}
+
+/// The answer to a transaction.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Results {
+    results: Option<Vec<Found>>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    #[serde(rename = "KV")]
+    kv: Written,
+}
+
 impl Entry {
-    fn of(json: &Value) -> Option<Self> {
-        let number = |name: &str| json[name].as_u64();
-        let text = |name: &str| json[name].as_str().unwrap_or("").to_owned();
-        Some(Self {
-            key: json["Key"].as_str()?.to_owned(),
-            value: BASE64.decode(text("Value")).ok()?,
-            flags: number("Flags")?,
-            session: text("Session"),
-            created: number("CreateIndex")?,
-            modified: number("ModifyIndex")?,
+    fn of(written: Written) -> Answer<Self> {
+        let value = BASE64.decode(written.value.unwrap_or_default());
+        Ok(Self {
+            key: written.key,
+            value: value.map_err(|_| senseless())?,
+            flags: written.flags,
+            session: written.session.unwrap_or_default(),
+            created: written.create_index,
+            modified: written.modify_index,
         })
     }
 }
@@ -79,7 +106,10 @@ impl Op<'_> {
 
 /// Which operation of a transaction failed, and why.
 pub(super) fn failed(body: &[u8], rule: &str) -> Trouble {
-    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    // Long ones are not Consul's: a transaction has 64 operations.
+    let short = Some(body).filter(|body| body.len() <= 64 << 10);
+    let said: Option<Value> = short.and_then(|body| serde_json::from_slice(body).ok());
+    let said = said.unwrap_or_default();
     let first = &said["Errors"][0];
     let what = first["What"].as_str().unwrap_or("a conflict");
     if what.contains("invalid session") {
@@ -110,10 +140,7 @@ impl Http {
         let body: Vec<_> = ops.iter().map(|op| op.json()).collect();
         let body = Value::Array(body).to_string().into_bytes();
         let reply = self.send(&Ask::put("txn", body)).await?;
-        let said = json_of(&reply)?;
-        let results = said["Results"].as_array().into_iter().flatten();
-        let entries = results.map(|result| Entry::of(&result["KV"]));
-        entries.collect::<Option<_>>().ok_or_else(senseless)
+        found(&reply.body)
     }
 
     /// The keys with this start, and the number of the state that was read; if `after` is given, once there is a later
@@ -132,10 +159,7 @@ impl Http {
         if !reply.found {
             return Ok((Vec::new(), reply.index));
         }
-        let said = json_of(&reply)?;
-        let entries = said.as_array().into_iter().flatten().map(Entry::of);
-        let entries = entries.collect::<Option<_>>().ok_or_else(senseless)?;
-        Ok((entries, reply.index))
+        Ok((entries(&reply.body)?, reply.index))
     }
 
     /// One key.
@@ -146,8 +170,8 @@ impl Http {
         if !reply.found {
             return Ok(None);
         }
-        let said = json_of(&reply)?;
-        Entry::of(&said[0]).ok_or_else(senseless).map(Some)
+        let first = entries(&reply.body)?.into_iter().next();
+        first.ok_or_else(senseless).map(Some)
     }
 
     /// The names of the keys with this start.
@@ -158,15 +182,25 @@ impl Http {
         if !reply.found {
             return Ok(Vec::new());
         }
-        let said = json_of(&reply)?;
-        let keys = said.as_array().into_iter().flatten();
-        let keys = keys.map(|key| key.as_str().map(str::to_owned));
-        keys.collect::<Option<_>>().ok_or_else(senseless)
+        json_of(&reply.body)
     }
 }
 
-pub(in crate::engines::consul) fn json_of(reply: &Reply) -> Answer<Value> {
-    serde_json::from_slice(&reply.body).map_err(|_| senseless())
+pub(in crate::engines::consul) fn json_of<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|_| senseless())
+}
+
+/// What the operations of a transaction found.
+fn found(body: &[u8]) -> Answer<Vec<Entry>> {
+    let said: Results = json_of(body)?;
+    let results = said.results.into_iter().flatten();
+    results.map(|result| Entry::of(result.kv)).collect()
+}
+
+/// The keys of an answer.
+fn entries(body: &[u8]) -> Answer<Vec<Entry>> {
+    let said: Vec<Written> = json_of(body)?;
+    said.into_iter().map(Entry::of).collect()
 }
 
 /// The answer is not what Consul's API allows: a proxy or another server may have given it.
@@ -174,23 +208,28 @@ pub(in crate::engines::consul) fn senseless() -> Trouble {
     Trouble::Unknown("the answer is not one of Consul's API".to_owned())
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::*;
 
     #[test]
     fn an_entry_is_read_and_its_flags_use_all_bits() {
-        let json = json!({
+        let json = json!([{
             "LockIndex": 1, "Key": "a/b", "Flags": u64::MAX, "Value": "aGk=", "Session": "s",
             "CreateIndex": 7, "ModifyIndex": 9,
-        });
-        let entry = Entry::of(&json).unwrap();
+        }]);
+        let found = entries(json.to_string().as_bytes()).unwrap();
+        let [entry] = &found[..] else {
+            panic!("{found:?}");
+        };
         assert_eq!(
             (entry.value.as_slice(), entry.flags),
             (&b"hi"[..], u64::MAX)
         );
         assert_eq!((entry.created, entry.modified), (7, 9));
-        assert_eq!(Entry::of(&json!({"Key": "a"})), None);
+        for other in ["[{\"Key\": \"a\"}]", "{}", "[[]]", "[0]"] {
+            assert!(entries(other.as_bytes()).is_err(), "{other}");
+        }
     }
 
     #[test]
@@ -201,5 +240,49 @@ mod tests {
         assert!(matches!(failed(body, "RULE"), Trouble::Dead(_)));
         let body = br#"{"Errors":[{"OpIndex":0,"What":"Permission denied"}]}"#;
         assert!(matches!(failed(body, "RULE"), Trouble::Denied(why) if why.contains("RULE")));
+    }
+
+    /// Every answer of an agent, or of what pretends to be one, is understood or refused.
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_agent_wrote() {
+        use std::mem::discriminant;
+        let fuzz = crate::fuzz::Fuzz {
+            name: "consul",
+            words: &[
+                b"[",
+                b"]",
+                b"{",
+                b"}",
+                b",",
+                b"null",
+                b"\"Key\":\"a/b\"",
+                b"\"Value\":\"aGk=\"",
+                b"\"Flags\":18446744073709551615",
+                b"\"Session\":\"s\"",
+                b"\"CreateIndex\":7",
+                b"\"ModifyIndex\":9",
+                b"\"Results\":[",
+                b"\"Errors\":[",
+                b"\"OpIndex\":1",
+                b"\"What\":\"invalid session\"",
+                b"\"KV\":{",
+                b"must be between [10s=24h0m0s]",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let of = |found: Answer<Vec<Entry>>| found.map(|all| all.len().min(3)).ok();
+            let keys: Answer<Vec<String>> = json_of(input);
+            let refusals = [400, 403, 409, 429, 500].map(|status| {
+                discriminant(&refusal(status, &String::from_utf8_lossy(input), "RULE"))
+            });
+            (
+                of(found(input)),
+                of(entries(input)),
+                keys.map(|keys| keys.len().min(3)).ok(),
+                discriminant(&failed(input, "RULE")),
+                refusals,
+                super::super::super::session::shortest(&String::from_utf8_lossy(input)).is_some(),
+            )
+        });
     }
 }

@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The longest answer that is taken.
-const LONGEST: usize = 256 << 20;
+const LONGEST: usize = 64 << 20;
 
 /// What the agent answered.
 #[derive(Debug)]

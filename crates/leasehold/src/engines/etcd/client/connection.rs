@@ -38,7 +38,7 @@ use crate::engines::etcd::config::Config;
 use crate::sync::Shared;
 
 /// The longest answer that is taken.
-const LARGEST: usize = 64 * 1024 * 1024;
+const LARGEST: usize = 16 * 1024 * 1024;
 
 /// The window for what the server sends: watch events of many locks come in small frames.
 const WINDOW: u32 = 8 * 1024 * 1024;

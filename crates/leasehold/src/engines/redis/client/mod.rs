@@ -17,6 +17,8 @@ mod stream;
 
 pub(super) use self::cluster::Cluster;
 pub(super) use self::connection::{Channel, Credentials, Login};
+#[cfg(fuzzing)]
+pub(crate) use self::parse::tests as fuzzed;
 pub(super) use self::resp::{Call, Reply};
 pub(super) use self::server::{Common, Server, Unasked};
 pub(super) use self::stream::Address;

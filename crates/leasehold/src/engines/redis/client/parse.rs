@@ -206,5 +206,5 @@ fn refused(text: &[u8]) -> Reply {
     })
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;

@@ -148,8 +148,8 @@ pub(super) fn shown(answer: Reply) -> Result<(Vec<Shown>, u64), Trouble> {
     Ok((claims?, after))
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use super::super::super::words::who;
     use super::super::mailbox::Mailbox;
     use super::*;
@@ -171,8 +171,8 @@ mod tests {
     }
 
     /// Every answer and every message is understood or refused.
-    #[test]
-    fn inputs_that_no_server_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_server_wrote() {
         let fuzz = crate::fuzz::Fuzz {
             name: "answer",
             words: &[

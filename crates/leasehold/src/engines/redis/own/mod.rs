@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+#[cfg(fuzzing)]
+pub(crate) use self::answer::tests as fuzzed;
 use self::script::Run;
 use self::servers::Servers;
 use self::session::RedisSession;

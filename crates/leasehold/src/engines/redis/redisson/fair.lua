@@ -38,21 +38,23 @@ local function fair_leave(gone)
   return found
 end
 
+-- Of ours those that fell silent, of Redisson's those whose deadline has passed. The threads behind ours move forward
+-- once for all of them.
 local function fair_drop_stale()
-  while true do
+  local moved = 0
+  for _ = 1, SOME do
     local head = fair_head()
     local ends = head and redis.call('ZSCORE', KEYS[5], head)
     local ours_ends = head and fair_wait(head)
-    if ours_ends and ours_ends <= now and head ~= owner then
-      fair_leave(head)
-    elseif ends and tonumber(ends) <= millis then
-      redis.call('ZREM', KEYS[5], head)
-      redis.call('LPOP', KEYS[4])
-      fair_forget(head)
-    else
-      return
-    end
+    local silent = ours_ends and ours_ends <= now and head ~= owner
+    if not silent and not (ends and tonumber(ends) - moved <= millis) then break end
+    if silent then moved = moved + WAIT end
+    redis.call('ZREM', KEYS[5], head)
+    redis.call('LPOP', KEYS[4])
+    fair_forget(head)
   end
+  if moved == 0 then return end
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do redis.call('ZINCRBY', KEYS[5], -moved, id) end
 end
 
 -- A dead head of the queue that was told of a release has not passed it on.
@@ -74,9 +76,12 @@ local function fair_join()
   local before = redis.call('LINDEX', KEYS[4], -1)
   local ends = before and redis.call('ZSCORE', KEYS[5], before)
   local from = ends and tonumber(ends) - millis or ttl
-  if redis.call('ZSCORE', KEYS[5], owner) then return end
+  if redis.call('ZSCORE', KEYS[5], owner) then return nil end
+  local refused = full(redis.call('ZCARD', KEYS[5]))
+  if refused then return refused end
   redis.call('ZADD', KEYS[5], int(from + WAIT + millis), owner)
   redis.call('RPUSH', KEYS[4], owner)
+  return nil
 end
 
 -- One of ours waits: it is alive until then.
@@ -97,7 +102,8 @@ kinds.fair = {
     local head = fair_head()
     if lock_free() and (not head or head == owner) then return fair_take() end
     if ARGV[7] == '1' then
-      fair_join()
+      local refused = fair_join()
+      if refused then return refused end
       fair_heard()
     end
     fair_tell_next(before)

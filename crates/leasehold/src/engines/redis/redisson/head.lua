@@ -12,6 +12,10 @@
 
 local BLOCK = 256
 
+-- One call ends at most so many claims of dead owners, the next call the next ones; and a name has at most so many holders
+-- and so many waiters. One script stops the whole server while it runs.
+local SOME, MOST = 500, 20000
+
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local millis = math.floor(now / 1000)
@@ -77,14 +81,8 @@ local function renewed(block)
   return { 'held', int(place.fence), block or BLOCK }
 end
 
--- A grant of ours is over. Fences that were not used can be given out again while they are the last.
-local function forget(id, used)
-  local place = note(id)
-  if not place then return end
-  redis.call('HDEL', ours, '=' .. id, '@' .. id)
-  if used and last() == place.fence + BLOCK - 1 then
-    redis.call('HSET', ours, 'l', int(place.fence + math.min(math.max(tonumber(used), 1), BLOCK) - 1))
-  end
+-- Grants of ours are over: without the last one our hash says only which fences were spent.
+local function settle()
   local rest = redis.call('HLEN', ours) - redis.call('HEXISTS', ours, 'l') - redis.call('HEXISTS', ours, 'c')
   if rest > 0 then return end
   local fence = last()
@@ -93,6 +91,17 @@ local function forget(id, used)
     redis.call('HSET', ours, 'l', int(fence))
     keep(0)
   end
+end
+
+-- A grant of ours is over. Fences that were not used can be given out again while they are the last.
+local function forget(id, used)
+  local place = note(id)
+  if not place then return end
+  redis.call('HDEL', ours, '=' .. id, '@' .. id)
+  if used and last() == place.fence + BLOCK - 1 then
+    redis.call('HSET', ours, 'l', int(place.fence + math.min(math.max(tonumber(used), 1), BLOCK) - 1))
+  end
+  settle()
 end
 
 -- Our grants, by owner.
@@ -104,20 +113,33 @@ local function grants()
   return found
 end
 
--- Forgets our grants that have ended.
+-- Forgets our grants that have ended, some of them if there are many.
 local function sweep(ended)
+  local some = 0
   for id, place in pairs(grants()) do
-    if place.ends <= now then
+    if place.ends <= now and some < SOME then
       if ended then ended(id, place) end
       forget(id)
+      some = some + 1
     end
   end
+end
+
+-- The answer to one more claim on a name that has so many.
+local function full(claims)
+  return claims >= MOST and { 'full' } or nil
 end
 
 -- The name is free: our hash about it is void.
 local function forget_all()
   if redis.call('EXISTS', ours) == 0 then return end
-  for id in pairs(grants()) do forget(id) end
+  local fields = {}
+  for id in pairs(grants()) do
+    fields[#fields + 1] = '=' .. id
+    fields[#fields + 1] = '@' .. id
+  end
+  for i = 1, #fields, SOME do redis.call('HDEL', ours, unpack(fields, i, math.min(i + SOME - 1, #fields))) end
+  settle()
 end
 
 -- Redisson's channels take whole numbers only.

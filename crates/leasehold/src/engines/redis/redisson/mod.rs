@@ -24,6 +24,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
+use crate::line::LINE_MAX;
 use crate::name::Name;
 
 /// Locks in Redis that Java's Redisson shares: the same keys, channels and messages.
@@ -34,6 +35,9 @@ pub struct Redisson {
 
 /// Where evictions are noted.
 const EVICTIONS: &str = "leasehold_redisson_evictions";
+
+/// How many claims one call of the script ends.
+const SOME: usize = 500;
 
 impl Redisson {
     /// The deployment that a URL with `layout=redisson` describes. Nothing is connected yet.
@@ -91,11 +95,17 @@ impl Redisson {
             .all()
             .map(|kind| Run::evict(kind, name, fence));
         let mut lost = Vec::new();
-        for answer in self.hub.run_all(&runs).await? {
-            let owners = answer?.into_iter().map(Reply::text);
-            lost.extend(owners.collect::<std::result::Result<Vec<_>, _>>()?);
+        loop {
+            let before = lost.len();
+            for answer in self.hub.run_all(&runs).await? {
+                let owners = answer?.into_iter().map(Reply::text);
+                lost.extend(owners.collect::<std::result::Result<Vec<_>, _>>()?);
+            }
+            // One call of the script ends some of many. More than this have come meanwhile.
+            if lost.len() - before < SOME || lost.len() > 2 * LINE_MAX {
+                return Ok(lost);
+            }
         }
-        Ok(lost)
     }
 }
 

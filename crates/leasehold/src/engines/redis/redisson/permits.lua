@@ -11,7 +11,7 @@ local function permits(id, count)
 end
 
 local function end_expired()
-  local ended = redis.call('ZRANGEBYSCORE', KEYS[4], 0, int(millis))
+  local ended = redis.call('ZRANGEBYSCORE', KEYS[4], 0, int(millis), 'LIMIT', 0, SOME)
   for _, id in ipairs(ended) do redis.call('ZREM', KEYS[4], id) end
   if #ended > 0 then give_back(#ended) end
   if redis.call('EXISTS', ours) == 1 then sweep() end
@@ -58,6 +58,8 @@ kinds.permits = {
     local all = free + redis.call('ZCARD', KEYS[4])
     if all ~= tonumber(ARGV[9]) then return { 'capacity', int(math.max(all, 0)) } end
     if free < count then return { 'busy', first_permit_end() } end
+    local refused = full(redis.call('HLEN', ours) / 2)
+    if refused then return refused end
     redis.call('DECRBY', name, count)
     add_permits(count)
     return granted(count, ARGV[6])
@@ -74,8 +76,8 @@ kinds.permits = {
   evict = function()
     end_expired()
     local lost = evict_permits(drop_permits)
-    if ARGV[6] ~= '0' then return lost end
-    for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+    if ARGV[6] ~= '0' or #lost == SOME then return lost end
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, SOME - #lost - 1)) do
       redis.call('ZREM', KEYS[4], id)
       give_back(1)
       lost[#lost + 1] = 'a permit'

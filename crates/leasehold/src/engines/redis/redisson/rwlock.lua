@@ -34,9 +34,8 @@ local function longest_read()
   return longest
 end
 
-local function drop_read(id)
-  redis.call('HDEL', name, id)
-  redis.call('DEL', timeout_key(id, 1))
+-- Reads have ended: the lock lives as long as the longest that is left.
+local function settle_reads()
   local left = longest_read()
   if left > 0 then
     redis.call('PEXPIRE', name, int(left))
@@ -44,6 +43,16 @@ local function drop_read(id)
     redis.call('DEL', name)
     publish(KEYS[3], 0)
   end
+end
+
+local function end_read(id)
+  redis.call('HDEL', name, id)
+  redis.call('DEL', timeout_key(id, 1))
+end
+
+local function drop_read(id)
+  end_read(id)
+  settle_reads()
 end
 
 local function drop_write(id)
@@ -87,6 +96,8 @@ local function claim_read()
   if again then return again end
   if mode() == 'write' then return { 'busy', redis.call('PTTL', name) } end
   if mode() then sweep() else forget_all() end
+  local refused = full(redis.call('HLEN', name))
+  if refused then return refused end
   add_read()
   return granted(1, ARGV[6])
 end
@@ -133,15 +144,22 @@ kinds.rw = {
     return { drop(owner) and 'released' or 'gone' }
   end,
   evict = function()
-    local fence, lost = tonumber(ARGV[6]), {}
+    local fence, lost, reads = tonumber(ARGV[6]), {}, false
     for _, id in ipairs(owners()) do
       local place = note(id)
+      if #lost == SOME then break end
       if fence == 0 or (place and place.fence <= fence and fence < place.fence + BLOCK) then
-        drop(id)
+        if redis.call('HEXISTS', name, id .. ':write') == 1 then
+          drop_write(id)
+        else
+          end_read(id)
+          reads = true
+        end
         forget(id)
         lost[#lost + 1] = id
       end
     end
+    if reads then settle_reads() end
     return lost
   end,
   look = function()

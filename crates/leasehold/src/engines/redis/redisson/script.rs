@@ -130,6 +130,8 @@ pub(super) enum Said {
     Capacity(u32),
     /// The name is in use as another kind of lock.
     Kind,
+    /// The name has the most claims that there may be.
+    Full,
 }
 
 pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
@@ -154,6 +156,7 @@ pub(super) fn said(answer: Vec<Reply>) -> Result<Said, Trouble> {
         "gone" => Said::Gone,
         "capacity" => Said::Capacity(next()?.number()?),
         "kind" => Said::Kind,
+        "full" => Said::Full,
         other => return Err(Trouble::strange(other)),
     })
 }

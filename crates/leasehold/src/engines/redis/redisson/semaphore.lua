@@ -26,6 +26,7 @@ end
 local function evict_permits(give)
   local fence, lost = tonumber(ARGV[6]), {}
   for id, place in pairs(grants()) do
+    if #lost == SOME then break end
     if fence == 0 or (place.fence <= fence and fence < place.fence + BLOCK) then
       give(id, place)
       forget(id)
@@ -40,7 +41,7 @@ kinds.semaphore = {
     sweep_permits()
     local again = renewed()
     if again then return again end
-    local refused = other_capacity()
+    local refused = other_capacity() or full(redis.call('HLEN', ours) / 2)
     if refused then return refused end
     if redis.call('SETNX', name, ARGV[9]) == 1 then publish(KEYS[3], ARGV[9]) end
     if tonumber(redis.call('GET', name)) < tonumber(ARGV[8]) then return { 'busy', first_end() } end

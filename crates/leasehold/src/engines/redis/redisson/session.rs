@@ -209,6 +209,7 @@ impl RedissonSession {
             Said::Busy(_) => Ok(Standing::Busy),
             Said::Gone => Ok(Standing::Gone),
             Said::Capacity(capacity) => Err(Error::from(Refusal::Capacity(capacity))),
+            Said::Full => Err(Error::from(Refusal::Full)),
             Said::Kind => {
                 let what = "the name is in use as another kind of Redisson lock: use it so, or wait until it is free";
                 Err(Error::new(ErrorKind::Conflict, Step::Claim, what))

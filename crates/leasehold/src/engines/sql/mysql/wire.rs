@@ -9,6 +9,12 @@ use mysql_async::{Conn, Error, Opts, Params, Row, Statement as Prepared, Value};
 use super::super::quick::{Statement, Value as Bound};
 use super::super::wire::{Link, Rows, Told, Trouble, What, cause};
 
+/// The longest answer that is taken: a look at every line has one row for each claim. One packet has 16 MiB at most.
+const ANSWER: usize = 256 << 20;
+
+/// What a row costs besides its text.
+const ROW: usize = 64;
+
 /// A connection.
 pub(super) struct Connection {
     conn: Conn,
@@ -41,10 +47,19 @@ impl Link for Connection {
     async fn run(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
         let answers = async {
             let mut results = self.conn.query_iter(packet).await?;
-            let mut answers = Vec::new();
+            let (mut answers, mut taken) = (Vec::new(), 0);
             while !results.is_empty() || answers.is_empty() {
-                let rows: Vec<Row> = results.collect().await?;
-                answers.push(rows.into_iter().map(cells).collect());
+                let mut rows = Rows::new();
+                while let Some(row) = results.next().await? {
+                    let row = cells(row);
+                    taken += row.iter().flatten().map(String::len).sum::<usize>() + ROW;
+                    if taken > ANSWER {
+                        let what = "the server sends more than 256 MiB in an answer";
+                        return Err(std::io::Error::other(what).into());
+                    }
+                    rows.push(row);
+                }
+                answers.push(rows);
             }
             // An error of a later statement looks like the end of the results until the next one is asked for.
             results.drop_result().await?;

@@ -1,22 +1,23 @@
 //! PostgreSQL: where it is, and how it is reached.
 
+mod bounded;
 mod wire;
-
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
 
 use self::wire::Tls;
 use super::dialect::Dialect;
 use super::tls::Security;
 use super::wire::{Connect, Heard, Link, Listening, Rows, Trouble, What};
-use crate::engine::{Params, Url};
+use crate::engine::{Host, Params, Url};
 use crate::error::{Error, ErrorKind, Result, Step};
 
 /// A server.
 pub(super) struct Server {
     config: Config,
+    hosts: Vec<Host>,
     tls: Option<Tls>,
     /// Hosts and ports.
     shown: String,
@@ -26,11 +27,11 @@ impl Server {
     pub(super) fn at(url: &Url, params: &mut Params, relaxed: bool) -> Result<Self> {
         let bad = |what: String| Error::new(ErrorKind::Config, Step::Connect, what).on("postgres");
         let mut config = Config::new();
-        let mut shown = Vec::new();
-        for host in url.addresses(5432)? {
-            shown.push(format!("{}:{}", host.name, host.port));
-            let _ = config.host(host.name).port(host.port);
-        }
+        let hosts = url.addresses(5432)?;
+        let shown = hosts
+            .iter()
+            .map(|host| format!("{}:{}", host.name, host.port));
+        let shown: Vec<_> = shown.collect();
         if url.hosts().is_empty() {
             return Err(bad("write postgres://USER@HOST/DATABASE".to_owned()));
         }
@@ -45,20 +46,39 @@ impl Server {
         if let Some(password) = url.password() {
             let _ = config.password(password);
         }
-        // A peer that vanished is noticed by the kernel as well.
-        let _ = config
-            .keepalives_idle(Duration::from_secs(15))
-            .tcp_user_timeout(Duration::from_secs(15));
         if relaxed {
             // At the start of a connection: a pooler refuses it, rather than setting it for its other clients.
             let _ = config.options("-c synchronous_commit=off");
         }
         let tls = match Security::of(url, params)? {
-            Security::Off => None,
+            Security::Off => {
+                let _ = config.ssl_mode(SslMode::Disable);
+                None
+            }
             security => Some(Tls::new(&security, &mut config).map_err(bad)?),
         };
         let shown = shown.join(", ");
-        Ok(Self { config, tls, shown })
+        Ok(Self {
+            config,
+            hosts,
+            tls,
+            shown,
+        })
+    }
+}
+
+impl Server {
+    /// A connection to the first host that takes one.
+    async fn open(&self, heard: Option<Heard>) -> Result<wire::Connection, Trouble> {
+        let mut refused = Trouble::new(What::Broken, "no host");
+        for host in &self.hosts {
+            let tls = self.tls.as_ref();
+            match wire::Connection::open(&self.config, host, tls, heard.clone()).await {
+                Ok(connection) => return Ok(connection),
+                Err(trouble) => refused = trouble,
+            }
+        }
+        Err(refused)
     }
 }
 
@@ -69,7 +89,7 @@ impl Connect for Server {
     }
 
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
-        let opened = wire::Connection::open(&self.config, self.tls.as_ref(), None).await;
+        let opened = self.open(None).await;
         let mut link = opened.map_err(|trouble| trouble.from(&self.shown))?;
         let rows = link
             .run("SELECT pg_is_in_recovery()::int, current_setting('server_version_num'), pg_backend_pid()")
@@ -87,7 +107,7 @@ impl Connect for Server {
     }
 
     async fn listen(&self, channel: &str, heard: Heard) -> Result<Option<Listening>, Trouble> {
-        let link = wire::Connection::open(&self.config, self.tls.as_ref(), Some(heard)).await?;
+        let link = self.open(Some(heard)).await?;
         link.listen(channel).await.map(Some)
     }
 }

@@ -5,14 +5,17 @@ use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::AsyncReadExt;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, SimpleQueryMessage, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, SimpleQueryMessage};
 use tokio_postgres::{Error, Statement as Kept};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -20,6 +23,8 @@ use super::super::quick::{Statement, Value};
 use super::super::rows::hex_bytes;
 use super::super::tls::Security;
 use super::super::wire::{Heard, Link, Listening, Rows, Told, Trouble, What, cause};
+use super::bounded::{Bounded, BoundedTls};
+use crate::engine::Host;
 
 /// How the connection is encrypted.
 #[derive(Clone)]
@@ -30,6 +35,17 @@ impl Tls {
         let _ = config.ssl_mode(SslMode::Require);
         Ok(Self(MakeRustlsConnect::new(security.rustls()?)))
     }
+}
+
+/// A peer that vanished is noticed by the kernel as well.
+fn tuned(stream: TcpStream) -> std::io::Result<TcpStream> {
+    const GONE: Duration = Duration::from_secs(15);
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(GONE))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(GONE))?;
+    Ok(stream)
 }
 
 /// A connection, and the task that moves its bytes.
@@ -43,29 +59,46 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) async fn open(
         config: &Config,
+        host: &Host,
         tls: Option<&Tls>,
         heard: Option<Heard>,
     ) -> Result<Self, Trouble> {
         let heard = heard.unwrap_or_else(|| Arc::new(|_| {}));
+        let broken = |error: std::io::Error| Trouble::new(What::Broken, cause(&error));
+        let stream = TcpStream::connect((host.name.as_str(), host.port)).await;
+        let stream = stream.and_then(tuned).map_err(broken)?;
         match tls {
-            Some(tls) => Self::with(config, tls.0.clone(), heard).await,
-            None => Self::with(config, NoTls, heard).await,
+            None => Self::with(config, Bounded::new(stream), NoTls, heard).await,
+            Some(tls) => {
+                let mut tls = tls.0.clone();
+                let tls = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls, &host.name);
+                let tls =
+                    BoundedTls(tls.map_err(|error| Trouble::new(What::Config, cause(&error)))?);
+                Self::with(config, stream, tls, heard).await
+            }
         }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
-    async fn with<T>(config: &Config, tls: T, heard: Heard) -> Result<Self, Trouble>
+    async fn with<S, T>(config: &Config, stream: S, tls: T, heard: Heard) -> Result<Self, Trouble>
     where
-        T: MakeTlsConnect<Socket> + Send,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: TlsConnect<S> + Send,
         T::Stream: Send + 'static,
-        T::TlsConnect: Send,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+        T::Future: Send,
     {
-        let (client, mut connection) = config.connect(tls).await.map_err(|e| trouble(&e))?;
+        let connected = config.connect_raw(stream, tls).await;
+        let (client, mut connection) = connected.map_err(|e| trouble(&e))?;
         let ended = tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let AsyncMessage::Notification(told) = message {
-                    heard(told.payload());
+            while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+                match message {
+                    Ok(AsyncMessage::Notification(told)) => heard(told.payload()),
+                    Ok(_) => {}
+                    Err(error) => {
+                        // Those who wait for answers are told that it is closed, and not why.
+                        let why = cause(&error);
+                        return tracing::warn!(why, "a connection to PostgreSQL is given up");
+                    }
                 }
             }
         });

@@ -258,8 +258,8 @@ impl Frames {
     }
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::super::super::names;
@@ -369,8 +369,8 @@ mod tests {
     }
 
     /// The first byte of an input says in what pieces the rest comes.
-    #[test]
-    fn inputs_that_no_server_wrote() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_server_wrote() {
         let fuzz = Fuzz {
             name: "jute",
             words: &[

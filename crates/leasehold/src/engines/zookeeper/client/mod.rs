@@ -21,6 +21,8 @@ use self::watches::Of;
 use super::config::{Access, Config};
 
 pub(super) use self::codec::Stat;
+#[cfg(fuzzing)]
+pub(crate) use self::codec::tests as fuzzed;
 pub(super) use self::error::{Answer, Trouble};
 pub(super) use self::mux::Watch;
 

@@ -208,8 +208,8 @@ fn shape(reply: &Reply) -> u64 {
 }
 
 /// The first byte of an input says in what pieces the rest comes.
-#[test]
-fn inputs_that_no_server_wrote() {
+#[cfg_attr(test, test)]
+pub(crate) fn inputs_that_no_server_wrote() {
     let fuzz = Fuzz {
         name: "resp",
         words: &[
