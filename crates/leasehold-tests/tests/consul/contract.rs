@@ -40,6 +40,23 @@ mod three {
     leasehold::conformance_tests!(subject(&format!("{}{PATH}", three().url())));
 }
 
+/// The locks of `consul lock` and of Go's API.
+mod shared {
+    use super::*;
+    use leasehold::engine::ConsulLocks;
+
+    fn subject(options: &str) -> Subject {
+        let url = format!("{}{PATH}?layout=consul{options}", one().url());
+        let url = Url::parse(&url).expect("a URL");
+        let engine = ConsulLocks::at(&url).expect("an engine").lease(LEASE);
+        let mut subject = Subject::new(engine);
+        subject.lease = LEASE;
+        subject
+    }
+
+    leasehold::conformance_tests!(subject(""));
+}
+
 mod own {
     use super::*;
     use leasehold::engine::Query;

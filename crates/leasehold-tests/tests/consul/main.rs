@@ -4,6 +4,7 @@ mod beds;
 mod contract;
 mod edge;
 mod hazards;
+mod interop;
 mod isolation;
 mod lost_answers;
 mod overload;

@@ -56,7 +56,7 @@ pub use self::view::{ClaimView, LineView, Query};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
 #[cfg(feature = "consul")]
-pub use crate::engines::consul::Consul;
+pub use crate::engines::consul::{Consul, ConsulLocks};
 #[cfg(feature = "etcd")]
 pub use crate::engines::etcd::Etcd;
 #[cfg(feature = "file")]
