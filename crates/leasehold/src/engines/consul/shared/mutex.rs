@@ -72,14 +72,14 @@ impl SharedServer {
                 continue;
             }
             let mut nodes = Vec::new();
-            let held = places
-                .iter()
-                .find(|place| !waits(place) && place.session == holder);
-            match held {
-                Some(place) => nodes.push(node(&node_name(place.claim), 0, Some(place.claim))),
-                None if delayed => nodes.push(node(DELAY, 0, None)),
-                None if !holder.is_empty() => nodes.push(node(&holder, 0, None)),
-                None => {}
+            // One of this process that holds counts, also if the answer is from before its grant.
+            for place in places.iter().filter(|place| !waits(place)) {
+                nodes.push(node(&node_name(place.claim), 0, Some(place.claim)));
+            }
+            match () {
+                () if delayed => nodes.push(node(DELAY, 0, None)),
+                () if free || places.iter().any(|place| place.session == holder) => {}
+                () => nodes.push(node(&holder, 0, None)),
             }
             for (at, place) in (1..).zip(places.iter().filter(|place| waits(place))) {
                 nodes.push(node(&node_name(place.claim), at, Some(place.claim)));
