@@ -57,8 +57,8 @@ pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
 pub(crate) fn hand_over(_: &Settings) -> Outcome<()> {
     let server = Etcd::start();
     for waiters in [10, 100, 1000] {
-        let requests = || received(&server.address());
-        let each = ordered::hand_overs(&server.url(), 2, waiters, requests);
+        let (url, requests) = (server.url(), || received(&server.address()));
+        let each = ordered::hand_overs(&url, 2, waiters, requests);
         let each = one_thread()?.block_on(each)?;
         let name = format!("etcd requests per hand-over, {waiters} waiters");
         Row::alone(&name, "", Spread::of(vec![each]), Goal::AtMost(4.0)).print();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::task::Id;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::session::Lease;
@@ -40,9 +41,17 @@ pub(super) struct Place {
     pub(super) phase: Phase,
     /// Cancelled when its session is over.
     pub(super) over: CancellationToken,
+    /// The task that it lives in.
+    pub(super) task: Option<Id>,
 }
 
 impl Place {
+    /// Whether it may try now: its own task alone asks for it. Of two requests the later could come after its release, and
+    /// a task that gives up leaves only its own request to be settled.
+    pub(super) fn tries(&self) -> bool {
+        self.phase == Phase::Waits && self.task == tokio::task::try_id()
+    }
+
     pub(super) fn number(&self) -> Option<u64> {
         match self.phase {
             Phase::Holds(number) => Some(number),

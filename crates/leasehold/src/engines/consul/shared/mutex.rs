@@ -11,7 +11,7 @@ use super::super::stored::{number_of, stamp, unstamp};
 use super::hall::{Phase, Place};
 use super::layout::{DOT_LOCK, LOCK, SEMAPHORE};
 use super::server::{SharedServer, left_over, node};
-use crate::engines::ordered::{Fail, Kind, Listed, Watch, conflict};
+use crate::engines::ordered::{Fail, Kind, Listed, Node, Watch, conflict};
 use crate::error::Error;
 use crate::line::Refusal;
 
@@ -29,13 +29,28 @@ enum Tried {
     Again,
 }
 
+/// The holder, and then those of this process that wait.
+fn nodes(places: &[Place], holder: &str, delayed: bool) -> Vec<Node> {
+    let own = |at, place: &Place| node(&node_name(place.claim), at, Some(place.claim));
+    let (hold, wait): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.number().is_some());
+    // One of this process that holds counts, also if the answer is from before its grant.
+    let mut nodes: Vec<_> = hold.into_iter().map(|place| own(0, place)).collect();
+    if delayed {
+        nodes.push(node(DELAY, 0, None));
+    } else if !holder.is_empty() && nodes.is_empty() {
+        nodes.push(node(holder, 0, None));
+    }
+    nodes.extend((1..).zip(wait).map(|(at, place)| own(at, place)));
+    nodes
+}
+
 impl SharedServer {
-    /// The key and those of this process that want it, after the first of them has tried if it is ours. `blind`: the try
+    /// The key and those of this process that want it, after the first of them has tried if that is the caller. `blind`: the try
     /// comes before the first look.
     pub(super) async fn list_mutex(&self, key: &str, mut blind: bool) -> Result<Listed, Fail> {
         loop {
             let first = self.hall.places(key).into_iter().next();
-            let ours = first.filter(|place| place.phase == Phase::Waits && self.has(place));
+            let ours = first.filter(Place::tries);
             let (mut holder, mut delayed) = (String::new(), false);
             if !std::mem::take(&mut blind) || ours.is_none() {
                 let (entry, index) = self
@@ -61,30 +76,15 @@ impl SharedServer {
                 }
             }
             let places = self.hall.places(key);
-            let waits = |place: &Place| place.number().is_none();
             // The first of this process holds only if the server said so.
             let free = holder.is_empty() && !delayed;
-            if free
-                && places
-                    .first()
-                    .is_some_and(|place| waits(place) && self.has(place))
-            {
+            if free && places.first().is_some_and(Place::tries) {
                 continue;
             }
-            let mut nodes = Vec::new();
-            // One of this process that holds counts, also if the answer is from before its grant.
-            for place in places.iter().filter(|place| !waits(place)) {
-                nodes.push(node(&node_name(place.claim), 0, Some(place.claim)));
-            }
-            match () {
-                () if delayed => nodes.push(node(DELAY, 0, None)),
-                () if free || places.iter().any(|place| place.session == holder) => {}
-                () => nodes.push(node(&holder, 0, None)),
-            }
-            for (at, place) in (1..).zip(places.iter().filter(|place| waits(place))) {
-                nodes.push(node(&node_name(place.claim), at, Some(place.claim)));
-            }
-            return Ok(Listed { nodes, watch: None });
+            return Ok(Listed {
+                nodes: nodes(&places, &holder, delayed),
+                watch: None,
+            });
         }
     }
 

@@ -119,13 +119,12 @@ impl SharedServer {
         Ok(())
     }
 
-    /// Who has permits, after the claim of ours that wants some has tried.
+    /// Who has permits, after the caller has tried, if it wants some.
     pub(super) async fn list_permits(&self, dir: &str) -> Result<Listed, Fail> {
         loop {
             let now = self.permits_now(dir).await?;
             let places = self.hall.places(dir);
-            let wants = |place: &&Place| place.number().is_none() && self.has(place);
-            let Some(place) = places.iter().find(wants) else {
+            let Some(place) = places.iter().find(|place| place.tries()) else {
                 return Ok(self.listed(dir, &now, &places));
             };
             let note = Note::read(&place.data);

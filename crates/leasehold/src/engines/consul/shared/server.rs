@@ -224,6 +224,7 @@ impl Server for SharedServer {
             since: now(),
             phase: Phase::Waits,
             over: self.own.lease.over.clone(),
+            task: tokio::task::try_id(),
         };
         match room(at) {
             Room::Permits => self.make_permits(at, place, count).await?,
