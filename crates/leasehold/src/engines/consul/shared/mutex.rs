@@ -62,6 +62,11 @@ impl SharedServer {
                     holder.clone_from(&entry.session);
                 }
                 self.end_unless(key, &holder, index);
+                if ours.is_some() && holder == self.own.lease.id {
+                    // No claim has it: none of this session is before this one. What is left of one is deleted.
+                    let _ = self.delete_key(key, &holder).await?;
+                    continue;
+                }
                 if let (true, Some(place)) = (holder.is_empty(), &ours) {
                     match self.try_mutex(key, place, false).await? {
                         Tried::Holds => holder.clone_from(&self.own.lease.id),
