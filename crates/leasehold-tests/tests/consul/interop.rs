@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use leasehold::engine::Query;
+use leasehold::engine::{Clock, Query};
 use leasehold::{Client, ErrorKind, Name, Options, Released, State};
 use leasehold_testkit::peers::go;
 use leasehold_testkit::poll::eventually;
@@ -151,10 +151,11 @@ async fn the_other_side_may_die() {
     // As Consul does when the TTL is over: the lock-delay begins.
     let destroyed = server().ask("PUT", &format!("session/destroy/{session}"), "");
     assert_eq!(destroyed.expect("destroyed"), "true");
-    let (mutex, begun) = (client.mutex("crash"), std::time::Instant::now());
+    let (mutex, clock) = (client.mutex("crash"), Clock::boot());
+    let begun = clock.now();
     assert!(mutex.try_lock().await.expect("a try").is_none(), "delayed");
     let held = mutex.lock().await.expect("granted after the delay");
-    let waited = begun.elapsed();
+    let waited = Duration::from_micros(clock.now() - begun);
     assert!(waited > Duration::from_secs(10), "after {waited:?}");
     let _ = held.release().await.expect("released");
     let (mut locker, mut second) = (locker(), peer());
