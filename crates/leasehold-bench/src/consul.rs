@@ -38,7 +38,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
             || cycles(&mut peer, "bare bare", SHORT),
         )?;
         let name = format!("consul {case} beside two bare txns");
-        Row::ratio(&name, "/s", &duel, Goal::AtLeast(1.0 / 1.3)).print();
+        Row::ratio(&name, "/s", &duel, Goal::AtLeast(0.77)).print();
     }
     Ok(())
 }
