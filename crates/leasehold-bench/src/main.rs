@@ -1,10 +1,16 @@
 //! Leasehold and its peers side by side: prints ratios measured in one run.
 
 mod command;
+#[cfg(feature = "consul")]
+mod consul;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod file;
 mod lockers;
 mod measure;
 mod memory;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod ordered;
 mod processes;
 #[cfg(feature = "redis")]
 mod redis;
@@ -106,6 +112,18 @@ const PARTS: &[(&str, Part)] = &[
     ("zookeeper", zookeeper::uncontended),
     #[cfg(feature = "zookeeper")]
     ("zookeeper-contended", zookeeper::contended),
+    #[cfg(feature = "etcd")]
+    ("etcd", etcd::uncontended),
+    #[cfg(feature = "etcd")]
+    ("etcd-contended", etcd::contended),
+    #[cfg(feature = "etcd")]
+    ("etcd-hand", etcd::hand_over),
+    #[cfg(feature = "consul")]
+    ("consul", consul::uncontended),
+    #[cfg(feature = "consul")]
+    ("consul-contended", consul::contended),
+    #[cfg(feature = "consul")]
+    ("consul-hand", consul::hand_over),
     #[cfg(feature = "redis")]
     ("redis", redis::uncontended),
     #[cfg(feature = "redis")]
@@ -131,6 +149,8 @@ fn main() -> Outcome<()> {
     // The benchmark starts itself again where it needs processes.
     match arguments.peek().map(String::as_str) {
         Some("lockers") => return lockers::work(arguments.skip(1)),
+        #[cfg(any(feature = "consul", feature = "etcd"))]
+        Some("ordered-lockers") => return ordered::work(arguments.skip(1)),
         #[cfg(feature = "zookeeper")]
         Some("zookeeper-lockers") => return zookeeper::work(arguments.skip(1)),
         #[cfg(feature = "redis")]

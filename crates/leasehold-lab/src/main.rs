@@ -104,7 +104,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct TortureArgs {
     /// An engine whose servers are started (file, sqlite, redis, redis-durable, redis-sentinel, redis-cluster, redlock,
-    /// postgres, mariadb, zookeeper, zookeeper-ensemble, consul, consul-three), or the URL of running ones.
+    /// postgres, mariadb, zookeeper, zookeeper-ensemble, etcd, etcd-cluster, consul, consul-shared, consul-three), or the URL of running ones.
     url: String,
     /// For how long: 90s, 10m, 2h.
     #[arg(long = "for", default_value = "60s", value_parser = duration)]

@@ -2,7 +2,11 @@ module leasehold/interop/etcd
 
 go 1.24.0
 
-require go.etcd.io/etcd/client/v3 v3.6.8
+require (
+	go.etcd.io/etcd/client/v3 v3.6.8
+	google.golang.org/grpc v1.71.1
+	google.golang.org/protobuf v1.36.5
+)
 
 require (
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -19,6 +23,4 @@ require (
 	golang.org/x/text v0.31.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20250303144028-a0af3efb3deb // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250303144028-a0af3efb3deb // indirect
-	google.golang.org/grpc v1.71.1 // indirect
-	google.golang.org/protobuf v1.36.5 // indirect
 )

@@ -82,6 +82,22 @@ func (p *peer) obey(words []string) (string, error) {
 			return "", err
 		}
 		return "counted", p.count(ctx, name, words[2], rounds)
+	case "bare":
+		millis, err := strconv.Atoi(words[2])
+		if err != nil {
+			return "", err
+		}
+		return p.bare(ctx, name, time.Duration(millis)*time.Millisecond)
+	case "rpc":
+		lockers, err := strconv.Atoi(words[2])
+		if err != nil {
+			return "", err
+		}
+		millis, err := strconv.Atoi(words[3])
+		if err != nil {
+			return "", err
+		}
+		return p.rpc(ctx, name, lockers, time.Duration(millis)*time.Millisecond)
 	}
 	return "", fmt.Errorf("no such command: %s", verb)
 }

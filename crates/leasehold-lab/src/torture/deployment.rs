@@ -29,7 +29,7 @@ macro_rules! served {
 }
 
 /// A server that is back with all it had has lost no lock.
-const ENGINES: [Engine; 15] = [
+const ENGINES: [Engine; 16] = [
     engine("file", WORKERS, 400),
     engine("sqlite", WORKERS, 600),
     engine("redis", served!(ServerKill ServerPause), 600),
@@ -49,6 +49,7 @@ const ENGINES: [Engine; 15] = [
     engine("etcd", served!(ServerKill ServerPause ClockStep), 1500),
     engine("etcd-cluster", served!(LeaderKill ServerPause), 1500),
     engine("consul", served!(ServerKill ServerPause), 800),
+    engine("consul-shared", served!(ServerKill ServerPause), 800),
     engine("consul-three", served!(LeaderKill ServerPause), 800),
 ];
 

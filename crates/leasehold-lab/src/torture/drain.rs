@@ -23,8 +23,8 @@ pub(super) async fn drain(run: &mut Run<'_>) -> Outcome<()> {
         return Ok(());
     }
     let settle = Duration::from_micros(run.asked.bounds.stall);
-    let shared = run.client.guarantees().shared;
-    let names = NAMES.iter().filter(|(_, kind)| shared || !kind.shares());
+    let guarantees = run.client.guarantees();
+    let names = NAMES.iter().filter(|(_, kind)| kind.fits(&guarantees));
     for (name, kind) in names.copied() {
         match timeout(settle, take_surely(&run.client, name, kind)).await {
             // The reaper takes care of a release whose answer is late; claims left then are seen below.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::engine::Query;
+use leasehold::engine::{Guarantees, Query};
 use leasehold::{Client, ErrorKind, Fence, Guard, Name, Owner};
 
 use crate::Outcome;
@@ -36,9 +36,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether several may hold it together, which not every engine can do.
-    pub(super) const fn shares(self) -> bool {
-        matches!(self, Self::ReadWrite | Self::Permits(_))
+    /// Whether an engine has it: not every one can let several hold a name together.
+    pub(super) const fn fits(self, guarantees: &Guarantees) -> bool {
+        match self {
+            Self::ReadWrite => guarantees.readers,
+            Self::Permits(_) => guarantees.shared,
+            _ => true,
+        }
     }
 }
 

@@ -53,9 +53,8 @@ pub async fn work(work: Work) -> Outcome<()> {
     };
     let log = Log::file(&work.log, &work.who)?;
     let ops = Arc::new(AtomicU64::new(1));
-    let shared = client.guarantees().shared;
     let mut names = NAMES.to_vec();
-    names.retain(|(_, kind)| shared || !kind.shares());
+    names.retain(|(_, kind)| kind.fits(&client.guarantees()));
     let mut tasks = JoinSet::new();
     for task in 0..work.tasks {
         let hand = Hand {

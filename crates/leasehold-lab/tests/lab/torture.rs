@@ -66,6 +66,7 @@ each! {
     etcd "etcd"
     etcd_cluster "etcd-cluster"
     consul "consul"
+    consul_shared "consul-shared"
     consul_three "consul-three"
 }
 

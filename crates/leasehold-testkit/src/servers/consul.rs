@@ -257,6 +257,13 @@ impl Consul {
         ours.filter_map(id).collect()
     }
 
+    /// The session that has a key.
+    pub fn holder(&self, key: &str) -> Option<String> {
+        let listed = self.ask("GET", &format!("kv/{key}"), "").ok()?;
+        let session = listed.split_once(r#""Session":""#)?.1;
+        Some(session.split_once('"')?.0.to_owned())
+    }
+
     /// The body of its answer to a request below `/v1/`.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ pub mod etcd;
 pub mod flood;
 pub mod mariadb;
 pub mod pgbouncer;
+mod ports;
 pub mod postgres;
 pub mod redis;
 pub mod redlock;
@@ -15,34 +16,13 @@ pub mod wall;
 pub mod zookeeper;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Below the ports that the system gives to connections, by ten thousand: a node of a Redis cluster takes the port
-/// that is so much higher, too.
-const LOWEST: u16 = 12_000;
-const PORTS: u32 = 10_000;
-
-/// A free port, which no connection takes before the server has started. Each call gives another.
-///
-/// # Panics
-/// If there is none.
-pub fn free_port() -> u16 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    // Test processes that run at a time begin in different places.
-    let first = std::process::id().wrapping_mul(7_919);
-    let mut ports = (0..PORTS).map(|_| {
-        let next = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-        LOWEST + (next % PORTS) as u16
-    });
-    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.expect("a free port")
-}
+pub use self::ports::free_port;
 
 /// A directory for a server's files, readable by the user a server may run as.
 ///

@@ -40,6 +40,44 @@ mod three {
     leasehold::conformance_tests!(subject(&format!("{}{PATH}", three().url())));
 }
 
+/// The locks of `consul lock` and of Go's API.
+mod shared {
+    use super::*;
+    use leasehold::engine::ConsulLocks;
+
+    fn subject(options: &str) -> Subject {
+        let url = format!("{}{PATH}?layout=consul{options}", one().url());
+        let url = Url::parse(&url).expect("a URL");
+        let engine = ConsulLocks::at(&url).expect("an engine").lease(LEASE);
+        let mut subject = Subject::new(engine);
+        subject.lease = LEASE;
+        subject
+    }
+
+    // All but the two of linger: Consul does not tell of waiters in other processes, so nothing lingers.
+    leasehold::conformance_tests! { @each subject("");
+        exclusion: one_holder_at_a_time, readers_together_writers_alone, permits_never_exceed,
+            another_capacity_is_refused, names_never_collide, tasks_of_two_clients_count_exactly;
+        order: first_come_first_served, a_waiting_writer_is_not_passed, a_writer_that_leaves_lets_no_claim_in,
+            a_heavy_claim_is_not_passed, a_try_never_joins, strict_tasks_go_in_order_across_sessions;
+        fences: grow_over_turns_and_grants, grow_over_idle_times, survive_many_quick_grants;
+        ends: release_hands_over_at_once, eviction_is_told, a_silent_session_loses_its_claims,
+            closing_frees_at_once, dropped_guards_are_given_back, drop_works_without_a_runtime,
+            renewal_outlives_the_lease, a_fixed_lease_ends, shutdown_drains, shutdown_tells_waiters;
+        asking: a_holder_is_asked, a_grant_asked_for_is_given_back;
+        reentrant: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write;
+        kinds: downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
+            min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
+        turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
+            readers_share_one_claim, shared_reads_are_bounded;
+        cancel: lock_at_every_await, lock_that_is_never_polled_again, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
+            local_waiters, rwlock_and_semaphore, multi, release_at_every_await, downgrade_at_every_await,
+            lock_within_races_the_grant;
+        raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
+            inspect_shows_holders_and_waiters, dropped_claim_then_release_leaves_nothing;
+    }
+}
+
 mod own {
     use super::*;
     use leasehold::engine::Query;

@@ -30,6 +30,7 @@ const URLS: &[&str] = &[
     "zookeeper://localhost",
     "etcd://localhost",
     "consul://localhost",
+    "consul://localhost?layout=consul",
 ];
 
 #[test]

@@ -239,7 +239,7 @@ pub async fn local_waiters(s: &Subject) {
 
 /// P9: the other kinds.
 pub async fn rwlock_and_semaphore(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());
@@ -308,7 +308,7 @@ pub async fn release_at_every_await(s: &Subject) {
 
 /// P9, P24: a downgrade that is dropped gives the lock back.
 pub async fn downgrade_at_every_await(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());

@@ -67,7 +67,7 @@ pub async fn survive_many_quick_grants(s: &Subject) {
         last = guard.fence().get();
         let _ = guard.release().await.expect("released");
     }
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let lock = a.rwlock(fresh_name());

@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 
 /// P24: a writer goes on as a reader, keeps its fence, lets readers in and writers not.
 pub async fn downgrade_lets_readers_in(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());

@@ -114,6 +114,25 @@ impl Subject {
         false
     }
 
+    /// Whether readers and writers are to be checked. An engine that says it has none must refuse them.
+    pub async fn reads(&self) -> bool {
+        let shares = self.shares().await;
+        if !shares || self.engine.guarantees().readers {
+            return shares;
+        }
+        let (client, name) = (self.client().await, fresh_name());
+        let lock = client.rwlock(&name);
+        let refused = [
+            lock.read().await.expect_err("an engine without readers"),
+            lock.write().await.expect_err("an engine without writers"),
+        ];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+        assert!(self.line(&name).await.is_none(), "it is in line");
+        false
+    }
+
     /// The order of service; sorted if the engine promises no order.
     pub fn in_order(&self, served: &Mutex<Vec<usize>>) -> Vec<usize> {
         let mut served = served.lock().expect("no panic").clone();

@@ -46,7 +46,7 @@ pub async fn first_come_first_served(s: &Subject) {
 
 /// P3, P4: a reader that comes after a waiting writer waits behind it.
 pub async fn a_waiting_writer_is_not_passed(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());
@@ -74,7 +74,7 @@ pub async fn a_waiting_writer_is_not_passed(s: &Subject) {
 
 /// P3: a writer that gives up its wait lets no claim in behind it: a reader still waits for the writer that holds.
 pub async fn a_writer_that_leaves_lets_no_claim_in(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());

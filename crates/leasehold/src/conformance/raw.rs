@@ -153,7 +153,7 @@ pub async fn heartbeat_answers_each(s: &Subject) {
 pub async fn inspect_shows_holders_and_waiters(s: &Subject) {
     let (one, name) = (session(s).await, fresh_name());
     assert!(s.line(&name).await.is_none(), "P20: an idle name");
-    let (first, second) = match s.shares().await {
+    let (first, second) = match s.reads().await {
         true => (Mode::Read, Mode::Write),
         false => (Mode::Mutex, Mode::Mutex),
     };

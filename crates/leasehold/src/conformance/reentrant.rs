@@ -138,7 +138,7 @@ pub async fn reentrant_by_owner(s: &Subject) {
 /// P17: a writer may read and write again, a reader may read again even behind a waiting writer, and a reader that
 /// asks to write is refused instead of waiting for itself.
 pub async fn reentrant_read_write(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let ((a, b), name) = (s.two().await, fresh_name());

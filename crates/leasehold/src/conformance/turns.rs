@@ -126,7 +126,7 @@ pub async fn turns_are_bounded_in_time(s: &Subject) {
 
 /// P15: readers of one process share one claim.
 pub async fn readers_share_one_claim(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     let (a, name) = (s.client().await, fresh_name());
@@ -147,7 +147,7 @@ pub async fn readers_share_one_claim(s: &Subject) {
 
 /// P15: while a writer of another process waits, readers of this one share their grant only within the bound.
 pub async fn shared_reads_are_bounded(s: &Subject) {
-    if !s.shares().await {
+    if !s.reads().await {
         return;
     }
     const BOUND: u32 = 4;

@@ -85,6 +85,8 @@ pub struct Guarantees {
     pub fences: &'static str,
     /// Whether claims can share a name: readers, permits. Otherwise `claim` refuses them.
     pub shared: bool,
+    /// Whether there are read/write locks, where claims can share a name.
+    pub readers: bool,
     /// Whether sessions are served in the order in which they came.
     pub ordered: bool,
     verdicts: [Verdict; 6],
@@ -100,6 +102,7 @@ impl Guarantees {
             dead_holder: "",
             fences: "",
             shared: true,
+            readers: true,
             ordered: true,
             verdicts,
         }
@@ -130,6 +133,14 @@ impl Guarantees {
     #[must_use]
     pub const fn mutex_only(mut self) -> Self {
         self.shared = false;
+        self.readers = false;
+        self
+    }
+
+    /// Says that there are permits, but no read/write locks.
+    #[must_use]
+    pub const fn without_readers(mut self) -> Self {
+        self.readers = false;
         self
     }
 
@@ -178,7 +189,11 @@ impl Guarantees {
             self.engine,
             verdicts.join(" | "),
             self.level,
-            if self.shared { "all" } else { "mutex" },
+            match (self.shared, self.readers) {
+                (true, true) => "all",
+                (true, false) => "mutex, semaphore",
+                (false, _) => "mutex",
+            },
             if self.ordered {
                 "first come, first served"
             } else {

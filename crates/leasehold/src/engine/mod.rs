@@ -58,7 +58,7 @@ pub(crate) use self::{host::tests as host_fuzzed, url::tests as url_fuzzed};
 pub use crate::claim::{Claim, ClaimId, Mode, RW_CAPACITY, SessionId};
 pub use crate::clock::{Clock, Micros};
 #[cfg(feature = "consul")]
-pub use crate::engines::consul::Consul;
+pub use crate::engines::consul::{Consul, ConsulLocks};
 #[cfg(feature = "etcd")]
 pub use crate::engines::etcd::Etcd;
 #[cfg(feature = "file")]

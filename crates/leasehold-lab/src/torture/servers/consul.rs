@@ -19,19 +19,19 @@ fn end(server: &Consul, kind: FaultKind) {
     server.ready();
 }
 
-/// One server.
+/// One server, and the options of its URL.
 #[derive(Debug)]
-pub(super) struct Alone(Consul);
+pub(super) struct Alone(Consul, &'static str);
 
 impl Alone {
-    pub(super) fn start() -> Self {
-        Self(Consul::start())
+    pub(super) fn start(options: &'static str) -> Self {
+        Self(Consul::start(), options)
     }
 }
 
 impl Servers for Alone {
     fn url(&self) -> String {
-        format!("{}/locks", self.0.url())
+        format!("{}/locks{}", self.0.url(), self.1)
     }
 
     fn ports(&self) -> Vec<u16> {

@@ -27,6 +27,30 @@ async fn a_frozen_agent_leaves_one_holder() {
     assert!(again.fence() > fence);
 }
 
+/// The same with the locks of `consul lock`: the waiter is another client of this process, and asks Consul itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_agent_leaves_one_holder_of_a_shared_lock() {
+    let server = Consul::start();
+    let door = Proxy::before(server.port());
+    let ours = format!("consul://127.0.0.1:{}?layout=consul", door.port);
+    let ours = Options::new().lease(LEASE).connect(&ours).await;
+    let other = format!("{}?layout=consul", server.url());
+    let other = Options::new().lease(LONG).connect(&other).await;
+    let (ours, other) = (ours.expect("connected"), other.expect("connected"));
+    let guard = ours.mutex("f").lock().await.expect("free");
+    let permit = ours.semaphore("p", 2).acquire_many(2).await.expect("free");
+    let next = waiter(&other, "f");
+    line(&other, "f", 1, 1).await;
+    door.set_both(Fate::Hold);
+    let next = lost_before_granted(&guard, next).await;
+    assert!(soon("told", permit.lost()).await.is_lost());
+    let again = soon("passed on", other.semaphore("p", 2).acquire_many(2)).await;
+    assert!(again.expect("granted").fence() > permit.fence());
+    door.set_both(Fate::Pass);
+    assert_eq!(guard.release().await.expect("a release"), Released::WasLost);
+    assert_eq!(next.release().await.expect("released"), Released::Released);
+}
+
 /// The server itself stands still and goes on: the holder still holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stands_still_takes_no_lock() {

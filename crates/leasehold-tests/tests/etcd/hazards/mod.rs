@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, State};
+use leasehold::{Client, Guard, Name, Options, Released, State};
 use leasehold_testkit::poll::{PATIENCE, eventually as until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::shared::Layout;
 use crate::engine::{Host, Params, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -31,6 +32,8 @@ pub(super) struct Config {
     pub(super) prefix: String,
     /// Whether a session ends when gossip takes its agent's node for dead.
     pub(super) serf: bool,
+    /// Where the keys of Consul's own locks are, with `layout=consul`.
+    pub(super) shared: Option<Layout>,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
 }
@@ -64,8 +67,11 @@ impl Config {
             true => params.take("prefix"),
             false => Some(url.path().trim_matches('/').to_owned()),
         };
-        let prefix = prefix.filter(|prefix| !prefix.is_empty());
-        let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
+        let path = prefix.unwrap_or_default();
+        let prefix = match path.as_str() {
+            "" => PREFIX.to_owned(),
+            path => path.to_owned(),
+        };
         if prefix
             .split('/')
             .any(|part| matches!(part, "" | "." | ".."))
@@ -83,13 +89,7 @@ impl Config {
             Some("serf") => true,
             Some(_) => return Err("checks is none or serf".to_owned()),
         };
-        match params.take("layout").as_deref() {
-            None | Some("own") => {}
-            Some("consul") => {
-                return Err("layout=consul, the layout of `consul lock`, is not built in: leave it out for our own layout".to_owned());
-            }
-            Some(_) => return Err("layout is own".to_owned()),
-        }
+        let shared = shared(&mut params, &path)?;
         let config = Self {
             place,
             tls: tls(&mut params, wants_tls, env)?,
@@ -98,6 +98,7 @@ impl Config {
             scope: scope(&mut params, env),
             prefix,
             serf,
+            shared,
             lease: LEASE,
         };
         params
@@ -126,10 +127,25 @@ impl Config {
         }
     }
 
+    /// Where the keys of locks are.
+    fn start(&self) -> &str {
+        match &self.shared {
+            Some(layout) => layout.start.trim_end_matches('/'),
+            None => &self.prefix,
+        }
+    }
+
     /// Without secrets.
     pub(super) fn location(&self) -> String {
         match &self.place {
-            Place::Unix(path) => format!("consul+unix:{}?prefix={}", path.display(), self.prefix),
+            Place::Unix(path) => {
+                let layout = self.shared.as_ref().map_or("", |_| "&layout=consul");
+                format!(
+                    "consul+unix:{}?prefix={}{layout}",
+                    path.display(),
+                    self.start()
+                )
+            }
             Place::Hosts(hosts) => {
                 let scheme = if self.tls.is_some() {
                     "consuls"
@@ -137,9 +153,14 @@ impl Config {
                     "consul"
                 };
                 let hosts: Vec<_> = hosts.iter().map(Host::to_string).collect();
-                let scope = if self.scope.is_empty() { "" } else { "?" };
-                let (hosts, prefix) = (hosts.join(","), &self.prefix);
-                format!("{scheme}://{hosts}/{prefix}{scope}{}", self.scope)
+                let layout = self.shared.as_ref().map(|_| "layout=consul");
+                let scope = Some(&*self.scope).filter(|scope| !scope.is_empty());
+                let options: Vec<_> = layout.into_iter().chain(scope).collect();
+                let options = match options.is_empty() {
+                    true => String::new(),
+                    false => format!("?{}", options.join("&")),
+                };
+                format!("{scheme}://{}/{}{options}", hosts.join(","), self.start())
             }
         }
     }
@@ -227,6 +248,28 @@ fn read_token(file: &str) -> Result<String, String> {
     let read = std::fs::read_to_string(file);
     let token = read.map_err(|error| format!("the token file {file} cannot be read: {error}"))?;
     Ok(token.trim().to_owned())
+}
+
+/// The layout that the URL asks for; none for our own.
+fn shared(params: &mut Params, path: &str) -> Result<Option<Layout>, String> {
+    let (layout, key) = (params.take("layout"), params.take("mutex_key"));
+    let bare = match key.as_deref() {
+        None | Some(".lock") => false,
+        Some("name") => true,
+        Some(_) => return Err("mutex_key is .lock or name".to_owned()),
+    };
+    let start = match path {
+        "" => String::new(),
+        path => format!("{path}/"),
+    };
+    match layout.as_deref() {
+        Some("consul") => Ok(Some(Layout { start, bare })),
+        None | Some("own") if key.is_some() => {
+            Err("mutex_key is for the locks of `consul lock`: add layout=consul".to_owned())
+        }
+        None | Some("own") => Ok(None),
+        Some(_) => Err("layout is own or consul".to_owned()),
+    }
 }
 
 fn scope(params: &mut Params, env: Env<'_>) -> String {

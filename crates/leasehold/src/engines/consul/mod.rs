@@ -8,6 +8,7 @@ mod keys;
 mod names;
 mod server;
 mod session;
+mod shared;
 mod stored;
 mod views;
 
@@ -22,11 +23,12 @@ use self::client::Http;
 pub(crate) use self::client::kv::tests as fuzzed;
 use self::config::Config;
 use self::server::ConsulServer;
+pub use self::shared::ConsulLocks;
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
     Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
 
@@ -45,7 +47,11 @@ struct Datacenter {
 
 /// The engine of a `consul:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Consul::at(url)?))
+    let config = Config::from_url(url)?;
+    Ok(match config.shared {
+        None => Arc::new(Consul::with(config)),
+        Some(_) => Arc::new(ConsulLocks::with(config)?),
+    })
 }
 
 impl Consul {
@@ -63,7 +69,13 @@ impl Consul {
     /// ```
     pub fn at(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
-        Ok(Self::with(config))
+        match config.shared {
+            None => Ok(Self::with(config)),
+            Some(_) => {
+                let what = "this is the URL of Consul's own layout: leave out layout=consul";
+                Err(Error::new(ErrorKind::Config, Step::Connect, what).on("consul"))
+            }
+        }
     }
 
     /// The lease of the session that is opened first, before a claim has named its own; 10 s unless set.

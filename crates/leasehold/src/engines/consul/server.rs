@@ -51,7 +51,7 @@ impl ConsulServer {
         floor: &Arc<AtomicU64>,
         inbox: Inbox,
     ) -> Result<Arc<Self>> {
-        let lease = Lease::open(http, lease, floor, inbox).await?;
+        let lease = Lease::open(http, lease, floor, inbox, CancellationToken::new()).await?;
         let server = Self::with(http, lease, floor);
         let opened = server.move_gate().await;
         opened.map_err(|fail| fail.error::<Self>(Step::Open))?;

@@ -46,15 +46,21 @@ pub(super) fn ttl_for(lease: Duration, floor: Duration) -> Duration {
 impl Lease {
     /// No session, for calls that need none.
     pub(super) fn none(http: Arc<Http>, ttl: Duration) -> Self {
-        Self::new(http, String::new(), ttl, 0)
+        Self::new(http, String::new(), ttl, 0, CancellationToken::new())
     }
 
-    fn new(http: Arc<Http>, id: String, ttl: Duration, proved: Micros) -> Self {
+    fn new(
+        http: Arc<Http>,
+        id: String,
+        ttl: Duration,
+        proved: Micros,
+        over: CancellationToken,
+    ) -> Self {
         Self {
             http,
             id,
             ttl,
-            over: CancellationToken::new(),
+            over,
             ended: CancellationToken::new(),
             clock: Clock::boot(),
             proved: AtomicU64::new(proved),
@@ -62,12 +68,14 @@ impl Lease {
     }
 
     /// Opens a session for claims of this lease. `floor` is the server's shortest TTL, as far as it is known, in milliseconds.
+    /// Cancelling `over` ends it.
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     pub(super) async fn open(
         http: &Arc<Http>,
         lease: Duration,
         floor: &AtomicU64,
         inbox: Inbox,
+        over: CancellationToken,
     ) -> Result<Arc<Self>> {
         let refused = |kind, what| Error::new(kind, Step::Open, what).on("consul");
         if lease > LONGEST {
@@ -83,7 +91,7 @@ impl Lease {
             let sent = clock.now();
             let trouble = match create(http, ttl).await {
                 Ok(id) => {
-                    let lease = Arc::new(Self::new(http.clone(), id, ttl, sent));
+                    let lease = Arc::new(Self::new(http.clone(), id, ttl, sent, over));
                     drop(tokio::spawn(lease.clone().keep(inbox)));
                     return Ok(lease);
                 }

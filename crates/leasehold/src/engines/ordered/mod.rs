@@ -92,6 +92,12 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The number that the fences of a claim come from, where it is that of the grant and not of the node: asked for when
+    /// the claim holds.
+    fn number(&self, _room: &str, _node: &str) -> Option<i64> {
+        None
+    }
+
     /// Writes the data of a node; false if the node does not exist.
     async fn write(&self, room: &str, node: &str, data: &[u8]) -> Result<bool, Fail>;
 

@@ -127,7 +127,10 @@ impl<S: Server> Place<S> {
                     }
                     let behind = listed.watch;
                     return match self.rooms.permits.clone() {
-                        None => Ok(Found::Held { wanted, behind }),
+                        None => {
+                            self.renumber();
+                            Ok(Found::Held { wanted, behind })
+                        }
                         Some(room) => self.take_permits(&room).await,
                     };
                 }
@@ -184,6 +187,7 @@ impl<S: Server> Place<S> {
                     let _ = self.server.delete(&self.rooms.line, node).await?;
                 }
                 self.node = None;
+                self.renumber();
                 let behind = None;
                 Ok(Found::Held { wanted, behind })
             }
@@ -196,6 +200,14 @@ impl<S: Server> Place<S> {
                 None => Ok(Found::Gone),
             },
             Stand::Missing | Stand::Conflict(_) => Ok(Found::Gone),
+        }
+    }
+
+    /// Takes the number of the grant, where the server has one.
+    fn renumber(&mut self) {
+        let own = self.own();
+        if let Some(number) = own.and_then(|(room, node)| self.server.number(room, node)) {
+            self.number = number;
         }
     }
 

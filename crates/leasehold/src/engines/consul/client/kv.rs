@@ -70,6 +70,11 @@ pub(in crate::engines::consul) enum Op<'a> {
     Get(&'a str),
     GetTree(&'a str),
     Delete(&'a str),
+    /// Deletes a key that was last changed by this number.
+    DeleteCas(&'a str, u64),
+    CheckNotExists(&'a str),
+    /// Fails unless this session has the key.
+    CheckSession(&'a str, &'a str),
     /// Fails unless the key's last change has this number.
     CheckIndex(&'a str, u64),
     /// Makes or takes a key for a session.
@@ -85,6 +90,13 @@ impl Op<'_> {
             Self::Get(key) => json!({"Verb": "get", "Key": key}),
             Self::GetTree(key) => json!({"Verb": "get-tree", "Key": key}),
             Self::Delete(key) => json!({"Verb": "delete", "Key": key}),
+            Self::DeleteCas(key, index) => {
+                json!({"Verb": "delete-cas", "Key": key, "Index": index})
+            }
+            Self::CheckNotExists(key) => json!({"Verb": "check-not-exists", "Key": key}),
+            Self::CheckSession(key, session) => {
+                json!({"Verb": "check-session", "Key": key, "Session": session})
+            }
             Self::CheckIndex(key, index) => {
                 json!({"Verb": "check-index", "Key": key, "Index": index})
             }
@@ -164,14 +176,26 @@ impl Http {
 
     /// One key.
     pub(in crate::engines::consul) async fn key(&self, key: &str) -> Answer<Option<Entry>> {
+        Ok(self.key_after(key, None).await?.0)
+    }
+
+    /// One key, and the number of the state that was read; if `after` is given, once there is a later one.
+    pub(in crate::engines::consul) async fn key_after(
+        &self,
+        key: &str,
+        after: Option<u64>,
+    ) -> Answer<(Option<Entry>, u64)> {
         let path = utf8_percent_encode(key, PLAIN);
-        let ask = Ask::get(format!("kv/{path}?consistent"));
+        let ask = Ask {
+            after,
+            ..Ask::get(format!("kv/{path}?consistent"))
+        };
         let reply = self.send(&ask).await?;
         if !reply.found {
-            return Ok(None);
+            return Ok((None, reply.index));
         }
         let first = entries(&reply.body)?.into_iter().next();
-        first.ok_or_else(senseless).map(Some)
+        Ok((Some(first.ok_or_else(senseless)?), reply.index))
     }
 
     /// The names of the keys with this start.

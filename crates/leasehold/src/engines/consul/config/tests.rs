@@ -72,6 +72,8 @@ fn refuses_what_it_does_not_know() {
         ("consul://h?x=1", "x"),
         ("consul://h?checks=all", "serf"),
         ("consul://h?layout=other", "layout"),
+        ("consul://h?mutex_key=name", "layout=consul"),
+        ("consul://h?layout=consul&mutex_key=x", "mutex_key"),
         ("consul://h?ca=/nowhere", "consuls"),
         ("consuls://h?ca=/nowhere", "/nowhere"),
         ("consuls://h?cert=/nowhere", "key"),
