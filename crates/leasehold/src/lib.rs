@@ -16,6 +16,9 @@
 //! | many readers, one writer | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
+//! | one leader | [`Election`] |
+//! | many keys, one lock too hot | [`Striped`] |
+//! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
 //!
 //! # Which engine?
@@ -75,12 +78,16 @@ mod engines;
 pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
+pub mod store;
 
 pub use self::client::{Client, Shutdown, connect, guarantees};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
-pub use self::kinds::{Multi, MultiGuard, Mutex, RunError, RwLock, Semaphore, WriteGuard};
+pub use self::kinds::{
+    Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, RunError, RwLock, Semaphore,
+    Stock, Striped, WriteGuard,
+};
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::Options;
 pub use self::session::State;

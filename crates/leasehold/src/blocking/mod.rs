@@ -12,6 +12,7 @@
 //! ```
 
 mod guard;
+mod higher;
 mod kinds;
 
 use std::fmt;
@@ -24,7 +25,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
-pub use self::kinds::{Multi, Mutex, RwLock, Semaphore};
+pub use self::higher::{Election, Leaders, Leadership, Stock};
+pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -215,6 +217,39 @@ impl Client {
     /// ```
     pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
         Multi::new(self.client.multi(names), &self.background)
+    }
+
+    /// Many locks where one was too hot; see [`leasehold::Client::striped`](crate::Client::striped).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let guard = client.striped("carts", 16).for_key("user:7").lock()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn striped(&self, name: impl AsRef<str>, stripes: u32) -> Striped {
+        Striped::new(self.client.striped(name, stripes), &self.background)
+    }
+
+    /// A number in segments; see [`leasehold::Client::stock`](crate::Client::stock).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert!(!client.stock("sold-out", 4).take(1)?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn stock(&self, name: impl AsRef<str>, segments: u32) -> Stock {
+        Stock::new(self.client.stock(name, segments), &self.background)
+    }
+
+    /// One leader at a time; see [`leasehold::Client::election`](crate::Client::election).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let leadership = client.election("scheduler").campaign()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.client.election(name), &self.background)
     }
 
     /// The verdict per fault, and what the engine can do.

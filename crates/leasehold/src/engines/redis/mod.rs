@@ -10,12 +10,14 @@ mod own;
 mod redisson;
 #[cfg(feature = "redlock")]
 pub(crate) mod redlock;
+mod store;
 mod words;
 
 use std::sync::Arc;
 
 pub use self::own::Redis;
 pub use self::redisson::Redisson;
+pub(crate) use self::store::store;
 use crate::engine::{Engine, Url};
 use crate::error::Result;
 

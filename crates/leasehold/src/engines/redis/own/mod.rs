@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use self::script::Run;
-use self::servers::Servers;
+pub(super) use self::servers::Servers;
 use self::session::RedisSession;
 use super::client::Credentials;
 use super::config::{Config, Shape};
