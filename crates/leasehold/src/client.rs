@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Guarantees, Identity, LineView, Query, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::kinds::{Election, Handle, Multi, Mutex, RwLock, Semaphore, Stock, Striped};
+use crate::kinds::{Election, Handle, Multi, Mutex, Once, RwLock, Semaphore, Stock, Striped};
 use crate::name::Name;
 use crate::options::Options;
 use crate::store::Store;
@@ -204,6 +204,21 @@ impl Client {
     /// ```
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self.clone(), name.as_ref(), self.0.terms.lease)
+    }
+
+    /// Work that is done once per key within a time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # use std::time::Duration;
+    /// let once = client.once("mail:7", Duration::from_secs(86_400));
+    /// once.run(async |_| Ok::<_, leasehold::Error>("sent")).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
+        let lock = self.mutex(format!("once:{}", key.as_ref()));
+        Once::new(lock, self.store(), keep, &self.0.who)
     }
 
     /// Where kinds that remember something keep it; the reason if there is no such place.

@@ -17,6 +17,7 @@
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
 //! | one leader | [`Election`] |
+//! | work done once per key | [`Once`] |
 //! | many keys, one lock too hot | [`Striped`] |
 //! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
@@ -85,8 +86,8 @@ pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
 pub use self::kinds::{
-    Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, RunError, RwLock, Semaphore,
-    Stock, Striped, WriteGuard,
+    Done, Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once, OnceError, Ran,
+    RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
 };
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::Options;

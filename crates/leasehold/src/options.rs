@@ -90,7 +90,7 @@ impl Options {
         self
     }
 
-    /// Where kinds that remember something keep it ([`Stock`](crate::Stock)); otherwise the store of the
+    /// Where kinds that remember something keep it ([`Stock`](crate::Stock), [`Once`](crate::Once)); otherwise the store of the
     /// URL that is connected to, where it has one. All processes that share the locks must share the store.
     ///
     /// ```

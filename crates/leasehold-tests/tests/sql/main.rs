@@ -18,4 +18,5 @@ mod roles;
 mod rule;
 mod runtimes;
 mod servers;
+mod stores;
 mod tables;

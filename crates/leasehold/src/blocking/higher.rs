@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Background;
 use crate::error::Result;
 use crate::guard::Released;
-use crate::kinds::Leader;
+use crate::kinds::{Leader, OnceError, Ran};
 
 /// A number in segments; see [`leasehold::Stock`](crate::Stock).
 ///
@@ -109,7 +109,11 @@ impl Election {
                     pause = crate::Election::PAUSE;
                     let done = work(&leadership);
                     match leadership.check() {
-                        Ok(()) => return leadership.resign().map(|_| done),
+                        Ok(()) => {
+                            // The background goes on where the engine cannot be told.
+                            let _ = leadership.resign();
+                            return Ok(done);
+                        }
                         Err(lost) => lost,
                     }
                 }
@@ -205,6 +209,80 @@ impl fmt::Debug for Leadership {
 }
 
 impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.twin.fmt(f)
+    }
+}
+
+/// Work that is done once per key; see [`leasehold::Once`](crate::Once).
+///
+/// ```
+/// use leasehold::Ran;
+/// use std::time::Duration;
+///
+/// let client = leasehold::blocking::connect("memory:")?;
+/// let once = client.once("mail:7", Duration::from_secs(60));
+/// assert_eq!(once.run(|_| Ok::<_, leasehold::Error>("sent"))?, Ran::Done("sent"));
+/// assert!(matches!(once.try_run(|_| Ok::<_, leasehold::Error>(""))?, Ran::AlreadyDone(_)));
+/// once.forget()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing is done until it is run"]
+pub struct Once {
+    twin: crate::Once,
+    background: Arc<Background>,
+}
+
+impl Once {
+    pub(super) fn new(twin: crate::Once, background: &Arc<Background>) -> Self {
+        let background = background.clone();
+        Self { twin, background }
+    }
+
+    /// Notes the work before it begins; see [`leasehold::Once::at_most_once`](crate::Once::at_most_once).
+    pub fn at_most_once(self) -> Self {
+        let twin = self.twin.at_most_once();
+        Self { twin, ..self }
+    }
+
+    /// Does the work unless it was done; see [`leasehold::Once::run`](crate::Once::run). The work looks at its guard: a blocking closure
+    /// cannot be ended from outside.
+    ///
+    /// # Errors
+    /// Those of the async call.
+    pub fn run<T: AsRef<[u8]>, E>(
+        &self,
+        work: impl FnOnce(&crate::Guard) -> Result<T, E>,
+    ) -> Result<Ran<T>, OnceError<T, E>> {
+        self.background
+            .wait_for(self.twin.run(async |guard| work(guard)))
+            .map_err(OnceError::lock)?
+    }
+
+    /// Like [`run`](Self::run), without waiting; see [`leasehold::Once::try_run`](crate::Once::try_run).
+    ///
+    /// # Errors
+    /// Those of the async call.
+    pub fn try_run<T: AsRef<[u8]>, E>(
+        &self,
+        work: impl FnOnce(&crate::Guard) -> Result<T, E>,
+    ) -> Result<Ran<T>, OnceError<T, E>> {
+        self.background
+            .wait_for(self.twin.try_run(async |guard| work(guard)))
+            .map_err(OnceError::lock)?
+    }
+
+    /// Forgets that the work was done or begun; see [`leasehold::Once::forget`](crate::Once::forget).
+    ///
+    /// # Errors
+    /// Those of the async call.
+    pub fn forget(&self) -> Result<()> {
+        self.background.block_on(self.twin.forget())
+    }
+}
+
+impl fmt::Debug for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.twin.fmt(f)
     }

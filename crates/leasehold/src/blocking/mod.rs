@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
-pub use self::higher::{Election, Leaders, Leadership, Stock};
+pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
@@ -130,8 +130,13 @@ impl Background {
     }
 
     fn block_on<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.wait_for(call)?
+    }
+
+    /// Blocks on any future.
+    fn wait_for<T>(&self, call: impl Future<Output = T>) -> Result<T> {
         Self::refuse_inside_runtime()?;
-        self.handle.block_on(call)
+        Ok(self.handle.block_on(call))
     }
 }
 
@@ -250,6 +255,18 @@ impl Client {
     /// ```
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self.client.election(name), &self.background)
+    }
+
+    /// Work that is done once per key; see [`leasehold::Client::once`](crate::Client::once).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let once = client.once("mail:7", std::time::Duration::from_secs(86_400));
+    /// once.run(|_| Ok::<_, leasehold::Error>("sent"))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
+        Once::new(self.client.once(key, keep), &self.background)
     }
 
     /// The verdict per fault, and what the engine can do.

@@ -23,6 +23,7 @@ pub mod exclusion;
 pub mod fences;
 pub mod isolation;
 pub mod kinds;
+pub mod once;
 pub mod order;
 pub mod raw;
 pub mod reentrant;
@@ -248,6 +249,8 @@ macro_rules! conformance_tests {
                 min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
             striped: keys_have_their_stripe, a_store_refuses_late_writes, stock_adds_up;
             election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
+            once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
+                a_duplicate_costs_one_round_trip;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
             cancel: lock_at_every_await, lock_that_is_never_polled_again, lock_while_waiting, lock_when_granted, try_lock_at_every_await,

@@ -25,7 +25,11 @@ pub async fn one_of_many_requests_does_the_work(s: &Subject) {
     for request in 0..8 {
         let client = if request % 2 == 0 { &a } else { &b };
         let (once, worked) = (client.once(&key, LONG), worked.clone());
-        let once = if request < 4 { once } else { once.at_most_once() };
+        let once = if request < 4 {
+            once
+        } else {
+            once.at_most_once()
+        };
         let _ = tasks.spawn(async move {
             let ran = once.run(async |_: &Guard| {
                 let _ = worked.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +78,10 @@ pub async fn a_failed_run_is_not_done(s: &Subject) {
     let again = most.run(async |_| Ok::<_, ()>("most")).await.expect("ran");
     assert_eq!(again, Ran::Done("most"), "P29: after it was forgotten");
     least.forget().await.expect("forgotten");
-    let again = least.run(async |_| Ok::<_, ()>("least")).await.expect("ran");
+    let again = least
+        .run(async |_| Ok::<_, ()>("least"))
+        .await
+        .expect("ran");
     assert_eq!(again, Ran::Done("least"), "P29");
 }
 

@@ -72,6 +72,7 @@ impl Election {
 
     /// Campaigns, does the work while it leads, and resigns when the work returns. A leader that loses its term campaigns again,
     /// and the work begins anew with the next term; so it does while the engine cannot be reached, with longer and longer pauses.
+    /// A [shutdown](Client::shutdown) waits for the work: let it return when it is [asked](Leadership::asked) to.
     ///
     /// # Ordering
     /// First come, first served. When the term is lost the work's future is dropped where it stands, before another can lead.
@@ -271,7 +272,7 @@ impl Leadership {
 pub struct Leader {
     /// Its term.
     pub term: Fence,
-    /// Its process, where the engine's layout has room for it: those of Redisson and Curator name none.
+    /// Its process, where the engine knows it: a leader of another library, on a shared layout, may name none.
     pub who: Option<Identity>,
     /// When it joined the line.
     pub since: SystemTime,

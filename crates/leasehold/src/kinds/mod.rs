@@ -3,6 +3,7 @@
 mod election;
 mod multi;
 mod mutex;
+mod once;
 mod run;
 mod rwlock;
 mod semaphore;
@@ -19,6 +20,7 @@ use tokio::time::Sleep;
 pub use self::election::{Election, Leader, Leaders, Leadership};
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;
+pub use self::once::{Done, Once, OnceError, Ran};
 pub use self::run::RunError;
 pub(crate) use self::run::was_lost;
 pub use self::rwlock::{RwLock, WriteGuard};

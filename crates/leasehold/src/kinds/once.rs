@@ -22,7 +22,7 @@ use crate::store::{self, Entry, Store};
 /// |---|---|---|---|
 /// | at least once (unless said otherwise) | after the work | the next request does the work again | work that may be repeated |
 /// | [`at_most_once`](Self::at_most_once) | begun before the work, done after it | the next request gets [`Ran::Interrupted`]: a person or a program decides ([`forget`](Self::forget)) | work that must not be repeated |
-/// | exactly once | in the transaction of the work | neither is there | an effect in one database: [`sql::mark`](crate::sql::mark) |
+/// | exactly once | in the transaction of the work | neither is there | an effect in one database: `leasehold::sql::mark` |
 ///
 /// A process that stands still for longer than its lease may go on after another one has begun. Its note is refused by its
 /// fence; its effect is refused only by a resource that checks fences, so give it [`Guard::fence`].
@@ -230,7 +230,7 @@ impl Once {
             done = work(&guard) => done,
         };
         match done {
-            Ok(done) => match self.note(&guard, DONE, done.as_ref()).await {
+            Ok(done) => match self.note(&guard, done.as_ref()).await {
                 Ok(()) => {
                     self.end(guard).await;
                     Ok(Ran::Done(done))
@@ -305,8 +305,8 @@ impl Once {
         }
     }
 
-    async fn note(&self, guard: &Guard, word: &str, result: &[u8]) -> Result<()> {
-        let mut value = format!("{word}{}\n", self.0.by).into_bytes();
+    async fn note(&self, guard: &Guard, result: &[u8]) -> Result<()> {
+        let mut value = format!("{DONE}{}\n", self.0.by).into_bytes();
         value.extend_from_slice(result);
         store::put(self.store()?, guard, Some(&value), Some(self.0.keep)).await
     }
@@ -340,7 +340,7 @@ impl Once {
 }
 
 impl<T, E> OnceError<T, E> {
-    const fn lock(error: Error) -> Self {
+    pub(crate) const fn lock(error: Error) -> Self {
         Self::Lock(RunError::before(error))
     }
 }

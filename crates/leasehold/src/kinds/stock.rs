@@ -17,7 +17,7 @@ use crate::store::{self, Entry, Store};
 /// more is safe once all do, to use fewer hides the rest.
 ///
 /// The number is in the store, the sale is elsewhere: a process that dies between [`take`](Self::take) and writing the sale down has
-/// taken without selling. Where both are in one database, a transaction there ([`leasehold::sql`](crate::sql)) has no such gap.
+/// taken without selling. Where both are in one database, a transaction there (`leasehold::sql`) has no such gap.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

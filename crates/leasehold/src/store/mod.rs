@@ -2,7 +2,7 @@
 //!
 //! A [`Client`](crate::Client) has the store of its own URL (`memory:`, `redis:`, `postgres:`, `mysql:`, `sqlite:`); with an
 //! engine that has none, [`Options::store`](crate::Options::store) names another. [`Stock`](crate::Stock) and
-//! more kinds keep their state there.
+//! [`Once`](crate::Once) keep their state there.
 //!
 //! # Contract
 //! - A key is the name of a lock, and a holder of that lock alone writes it, with the fence of its guard.

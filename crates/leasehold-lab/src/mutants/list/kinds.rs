@@ -26,6 +26,20 @@ pub(super) const KINDS: &[Mutant] = &[
         "test sql contract::sqlite::striped::a_store_refuses_late_writes",
     ),
     mutant(
+        "a failed run counts as done",
+        "kinds/once.rs",
+        "if self.0.at_most {\n                    self.unnote(&guard).await;",
+        "if PLANTED {\n                    let _ = self.note(&guard, b\"\").await;\n                } else if self.0.at_most {\n                    self.unnote(&guard).await;",
+        "test sql contract::sqlite::once::a_failed_run_is_not_done",
+    ),
+    mutant(
+        "a request that waited does not look again",
+        "kinds/once.rs",
+        "if let Some(ran) = self.ended(shown) {",
+        "if let Some(ran) = self.ended(shown).filter(|_| !PLANTED) {",
+        "test sql contract::sqlite::once::one_of_many_requests_does_the_work",
+    ),
+    mutant(
         "a lost leader goes on",
         "kinds/election.rs",
         "lost = leadership.lost() => lost,",

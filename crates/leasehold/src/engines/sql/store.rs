@@ -149,7 +149,8 @@ impl SqlStore {
 fn read(row: &[Option<String>]) -> Result<Row, Trouble> {
     let (fence, written, ends) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
     let fence = Fence::new(fence);
-    if row.get(4).is_none_or(Option::is_none) || ends <= number(row, 3)? {
+    // A row without a value has ended, too: the hexadecimal text of NULL is empty on SQLite.
+    if ends <= number(row, 3)? {
         return Ok((fence, None));
     }
     let wall = |moment| UNIX_EPOCH + Duration::from_micros(moment);
@@ -178,7 +179,7 @@ impl Store for SqlStore {
     ) -> Result<Fenced<()>> {
         let (now, kept) = (self.now(), micros(FENCE_KEPT));
         let set = match (value, keep) {
-            (None, _) => format!("value = NULL, gone = {now} + {kept}"),
+            (None, _) => format!("value = NULL, ends = 0, gone = {now} + {kept}"),
             (Some(value), keep) => {
                 let value = self.dialect().bytes(value);
                 let (ends, gone) = match keep {
