@@ -257,7 +257,7 @@ impl Once {
     ) -> Result<Ran<T>, OnceError<T, E>> {
         self.background
             .wait_for(self.twin.run(async |guard| work(guard)))
-            .map_err(OnceError::lock)?
+            .map_err(OnceError::<T, E>::lock)?
     }
 
     /// Like [`run`](Self::run), without waiting; see [`leasehold::Once::try_run`](crate::Once::try_run).
@@ -270,7 +270,7 @@ impl Once {
     ) -> Result<Ran<T>, OnceError<T, E>> {
         self.background
             .wait_for(self.twin.try_run(async |guard| work(guard)))
-            .map_err(OnceError::lock)?
+            .map_err(OnceError::<T, E>::lock)?
     }
 
     /// Forgets that the work was done or begun; see [`leasehold::Once::forget`](crate::Once::forget).

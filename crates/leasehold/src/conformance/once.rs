@@ -1,7 +1,7 @@
 //! P29: work that is done once per key.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -89,20 +89,28 @@ pub async fn a_failed_run_is_not_done(s: &Subject) {
 pub async fn requests_meanwhile_and_late_notes(s: &Subject) {
     let ((a, b), key) = (s.two().await, fresh_name());
     let (ours, theirs) = (a.once(&key, LONG), b.once(&key, LONG));
+    let first = Mutex::new(None);
     let failed = ours.run(async |guard: &Guard| {
         let meanwhile = theirs.try_run(async |_| Ok::<_, ()>("")).await;
         assert_eq!(meanwhile.expect("tried"), Ran::InProgress, "P29");
-        let name = guard.name().clone();
+        let (name, fence) = (guard.name().clone(), guard.fence());
+        *first.lock().expect("no panic") = Some((name.clone(), fence));
         let evicted = b.evict(&name, None, "a check").await.expect("evicted");
         assert_eq!(evicted, 1);
-        let later = s.soon("P29: waits", theirs.run(async |_| Ok::<_, ()>("later")));
-        assert_eq!(later.await.expect("ran"), Ran::Done("later"), "P29");
-        Ok::<_, ()>("late")
+        std::future::pending::<Result<&str, ()>>().await
     });
     match s.soon("P29: told of the loss", failed).await {
         Err(OnceError::Lock(failed)) => assert_eq!(failed.error.kind(), ErrorKind::Lost),
         other => panic!("P29: a run without its lock: {other:?}"),
     }
+    let later = s.soon(
+        "P29: done again",
+        theirs.run(async |_| Ok::<_, ()>("later")),
+    );
+    assert_eq!(later.await.expect("ran"), Ran::Done("later"), "P29");
+    let (name, fence) = first.into_inner().expect("no panic").expect("it ran");
+    let late = s.store.put(&name, fence, Some(b"done x\nlate"), None).await;
+    assert!(late.expect("answered").is_err(), "P29: a late note");
     match ours.run(async |_| Ok::<_, ()>("")).await {
         Ok(Ran::AlreadyDone(done)) => assert_eq!(done.result, b"later", "P29"),
         other => panic!("P29: {other:?}"),

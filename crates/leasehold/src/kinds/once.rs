@@ -220,7 +220,7 @@ impl Once {
         T: AsRef<[u8]>,
         F: AsyncFnOnce(&Guard) -> Result<T, E>,
     {
-        let guard = match self.begin(waits).await.map_err(OnceError::lock)? {
+        let guard = match self.begin(waits).await.map_err(OnceError::<T, E>::lock)? {
             Ok(guard) => guard,
             Err(ran) => return Ok(ran),
         };
