@@ -141,8 +141,8 @@ pub async fn a_duplicate_costs_one_round_trip(s: &Subject) {
     assert!(matches!(told.await, Ok(Ran::AlreadyDone(_))), "P29");
     assert_eq!(counted.1.load(Ordering::Relaxed), 1, "P29: one round trip");
     let _ = held.release().await.expect("released");
-    let refused = a.once(&key, Duration::ZERO).run(async |_| Ok::<_, ()>(""));
-    match refused.await {
+    let refused = a.once(&key, Duration::ZERO);
+    match refused.run(async |_| Ok::<_, ()>("")).await {
         Err(OnceError::Lock(failed)) => assert_eq!(failed.error.kind(), ErrorKind::Invalid),
         other => panic!("P29: kept for no time: {other:?}"),
     }
