@@ -45,7 +45,8 @@
 //!
 //! # Layout
 //! ```text
-//! kinds     Mutex RwLock Semaphore Multi              what people call
+//! kinds     Mutex RwLock Semaphore Multi …            what people call
+//! store     values behind fences                      for kinds that remember something
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
