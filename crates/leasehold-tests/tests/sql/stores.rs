@@ -7,7 +7,7 @@ use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 
 /// Tables of a version that had no values get the table; a client that may only check says how it is made.
-async fn upgrade(url: &str, sql: impl Fn(&str) -> String) {
+async fn upgrade(url: &str, sql: impl Fn(&str) -> String + Send + Sync) {
     let client = leasehold::connect(url).await.expect("connected");
     let _ = sql("DROP TABLE leasehold_store");
     let separator = if url.contains('?') { '&' } else { '?' };
@@ -24,7 +24,7 @@ async fn upgrade(url: &str, sql: impl Fn(&str) -> String) {
 }
 
 /// Rows whose fences may be forgotten are removed by those that are made; the others stay.
-async fn cleaning(url: &str, sql: impl Fn(&str) -> String) {
+async fn cleaning(url: &str, sql: impl Fn(&str) -> String + Send + Sync) {
     let store = store::open(url).expect("a store");
     let (fence, keep) = (Fence::new(1), Some(Duration::from_secs(60)));
     let put = async |name: String| {
