@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Engine, Guarantees, Identity, LineView, Query, url_engine};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore};
+use crate::kinds::{Election, Handle, Multi, Mutex, Once, RwLock, Semaphore, Stock, Striped};
 use crate::name::Name;
 use crate::options::Options;
+use crate::store::Store;
 use crate::turns::{Terms, Turns};
 
 /// Connects to the engine of a URL: `memory:`, `file:DIR`, … An empty string means `LEASEHOLD_URL`, and without
@@ -42,7 +43,7 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub fn guarantees(url: &str) -> Result<Guarantees> {
-    Ok(url_engine(url)?.guarantees())
+    Ok(url_engine(url)?.1.guarantees())
 }
 
 /// A client of one engine. Cheap to clone; all clones share one session.
@@ -68,6 +69,7 @@ struct Inner {
     engine: Arc<dyn Engine>,
     who: Identity,
     terms: Terms,
+    store: Option<Arc<dyn Store>>,
 }
 
 /// How a shutdown ended.
@@ -85,12 +87,14 @@ impl Client {
         engine: Arc<dyn Engine>,
         who: Identity,
         terms: Terms,
+        store: Option<Arc<dyn Store>>,
     ) -> Self {
         Self(Arc::new(Inner {
             turns,
             engine,
             who,
             terms,
+            store,
         }))
     }
 
@@ -160,6 +164,72 @@ impl Client {
     /// ```
     pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
         Multi::new(&self.0.turns, names, self.0.terms.clone())
+    }
+
+    /// Many locks where one was too hot: a key has its stripe, out of so many.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.striped("carts", 16).for_key("user:7").lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn striped(&self, name: impl AsRef<str>, stripes: u32) -> Striped {
+        Striped::new(&self.0.turns, name.as_ref(), stripes, self.0.terms.clone())
+    }
+
+    /// A number in segments, each behind a lock of its own: stock that many buy at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let stock = client.stock("item:42", 16);
+    /// stock.refill(100).await?;
+    /// assert!(stock.take(1).await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn stock(&self, name: impl AsRef<str>, segments: u32) -> Stock {
+        Stock::new(self.striped(name, segments), self.store())
+    }
+
+    /// One leader at a time, in terms.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// client.election("scheduler").lead(async |leadership| {
+    ///     println!("leading in term {}", leadership.term());
+    /// }).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.clone(), name.as_ref(), self.0.terms.lease)
+    }
+
+    /// Work that is done once per key within a time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # use std::time::Duration;
+    /// let once = client.once("mail:7", Duration::from_secs(86_400));
+    /// once.run(async |_| Ok::<_, leasehold::Error>("sent")).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
+        let lock = self.mutex(format!("once:{}", key.as_ref()));
+        Once::new(lock, self.store(), keep, &self.0.who)
+    }
+
+    /// Where kinds that remember something keep it; the reason if there is no such place.
+    fn store(&self) -> Result<Arc<dyn Store>> {
+        self.0.store.clone().ok_or_else(|| {
+            let kind = self.0.engine.kind();
+            let what = format!(
+                "{kind} has no store of values, which this kind needs beside the lock: give one to Options::store"
+            );
+            Error::new(ErrorKind::Unsupported, Step::Store, what)
+        })
     }
 
     /// The verdict per fault, and what the engine can do.

@@ -128,6 +128,8 @@ pub enum Step {
     Evict,
     /// Asking a holder to give a lock up.
     Ask,
+    /// Reading or writing a store.
+    Store,
     /// Closing the session.
     Close,
 }
@@ -147,6 +149,7 @@ impl fmt::Display for Step {
             Self::Inspect => "inspect",
             Self::Evict => "evict",
             Self::Ask => "ask",
+            Self::Store => "store",
             Self::Close => "close",
         })
     }
@@ -253,6 +256,14 @@ impl Error {
             self.0.kind,
             ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::Unsupported
         )
+    }
+
+    /// Says more at the end of the message.
+    pub(crate) fn noting(mut self, more: &str) -> Self {
+        let message = &mut self.0.message;
+        message.push_str(": ");
+        message.push_str(more);
+        self
     }
 
     /// Says how often and how long it was tried.

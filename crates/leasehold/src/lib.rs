@@ -16,6 +16,10 @@
 //! | many readers, one writer | [`RwLock`] |
 //! | a few at a time | [`Semaphore`] |
 //! | several names in one step | [`Multi`] |
+//! | one leader | [`Election`] |
+//! | work done once per key | [`Once`] |
+//! | many keys, one lock too hot | [`Striped`] |
+//! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
 //!
 //! # Which engine?
@@ -41,7 +45,8 @@
 //!
 //! # Layout
 //! ```text
-//! kinds     Mutex RwLock Semaphore Multi              what people call
+//! kinds     Mutex RwLock Semaphore Multi …            what people call
+//! store     values behind fences                      for kinds that remember something
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
@@ -78,12 +83,16 @@ mod engines;
 pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
+pub mod store;
 
 pub use self::client::{Client, Shutdown, connect, guarantees};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
-pub use self::kinds::{Multi, MultiGuard, Mutex, RunError, RwLock, Semaphore, WriteGuard};
+pub use self::kinds::{
+    Done, Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once, OnceError, Ran,
+    RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
+};
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::Options;
 pub use self::session::State;

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::session::Manager;
+use crate::store::{self, Store};
 use crate::turns::{Bound, Queues, Terms, Turns};
 
 /// How to connect.
@@ -32,6 +33,7 @@ pub struct Options {
     identity: Option<Identity>,
     clock: Clock,
     patience: Option<Duration>,
+    store: Option<Arc<dyn Store>>,
 }
 
 /// How long a passing refusal is borne by a connect.
@@ -88,12 +90,28 @@ impl Options {
         self
     }
 
+    /// Where kinds that remember something keep it ([`Stock`](crate::Stock), [`Once`](crate::Once)); otherwise the store of the
+    /// URL that is connected to, where it has one. All processes that share the locks must share the store.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// let store = leasehold::store::open("memory:shop")?;
+    /// let client = leasehold::Options::new().store(store).connect("memory:shop").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Connects to the engine of a URL, as [`connect`](crate::connect()).
     ///
     /// # Errors
     /// As [`connect`](crate::connect()), and [`ErrorKind::Unsupported`] if a required level is not reached.
-    pub async fn connect(self, url: &str) -> Result<Client> {
-        let engine = url_engine(url)?;
+    pub async fn connect(mut self, url: &str) -> Result<Client> {
+        let (url, engine) = url_engine(url)?;
+        // A kind that needs a store says why there is none.
+        self.store = self.store.or_else(|| store::of(&url).ok());
         self.open(engine).await
     }
 
@@ -117,7 +135,7 @@ impl Options {
         let mut terms = Terms::default();
         terms.lease = self.lease.unwrap_or(terms.lease);
         let turns = Turns::new(manager, self.bound, queues);
-        Ok(Client::new(turns, engine, who, terms))
+        Ok(Client::new(turns, engine, who, terms, self.store))
     }
 }
 

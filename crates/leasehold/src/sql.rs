@@ -187,6 +187,52 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Notes in the caller's own transaction that something is done: whether this is the first time. The effect in the same
+/// transaction then happens **exactly once** per key: both are there after the commit, or neither. No lock is needed; a second
+/// transaction with the same key waits for the first.
+///
+/// The table is the caller's, and its column has a unique index and room for every key: `CREATE TABLE drawn (id VARCHAR(255)
+/// PRIMARY KEY)`. MySQL cuts a longer key off, and compares as the column's collation does: give it a binary one.
+///
+/// # Errors
+/// Those of the client crate.
+///
+/// # Panics
+/// If a name is not plain.
+///
+/// ```
+/// # use leasehold::sql::{Transaction, mark};
+/// async fn draw<T: Transaction>(transaction: &mut T, user: &str) -> Result<bool, T::Error> {
+///     if !mark(transaction, "drawn", "id", user).await? {
+///         return Ok(false); // drawn before
+///     }
+///     transaction.run("UPDATE packet SET left_over = left_over - 1", &[]).await?;
+///     Ok(true) // once the caller commits
+/// }
+/// ```
+pub async fn mark<T: Transaction>(
+    transaction: &mut T,
+    table: &str,
+    column: &str,
+    key: &str,
+) -> Result<bool, T::Error> {
+    for name in [table, column] {
+        assert!(plain(name).is_ok(), "{name:?} is no plain name");
+    }
+    let statement = match transaction.database() {
+        Database::Postgres => {
+            format!("INSERT INTO {table} ({column}) VALUES ($1) ON CONFLICT ({column}) DO NOTHING")
+        }
+        // Not ON DUPLICATE KEY: clients that count found rows would answer 1 for a key that was there.
+        Database::Mysql => format!("INSERT IGNORE INTO {table} ({column}) VALUES (?)"),
+        Database::Sqlite => {
+            format!("INSERT INTO {table} ({column}) VALUES (?) ON CONFLICT ({column}) DO NOTHING")
+        }
+    };
+    let changed = transaction.run(&statement, &[Value::Text(key)]).await?;
+    Ok(changed == 1)
+}
+
 /// Another transaction was faster at every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflicts {

@@ -53,6 +53,12 @@ fn a_kind_never_names_an_engine() {
             "layers above engines see the traits only",
         );
     }
+    never(
+        "crates/leasehold/src/store",
+        "crate::engines",
+        &["store/mod.rs"],
+        "only the list of stores names engines",
+    );
 }
 
 #[test]

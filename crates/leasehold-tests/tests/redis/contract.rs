@@ -12,6 +12,12 @@ fn engine(url: &str) -> Engine {
     Engine::new(&url).expect("an engine")
 }
 
+/// An engine and a store on the same server.
+fn subject(url: &str) -> Subject {
+    let store = leasehold::store::open(url).expect("a store");
+    Subject::new(engine(url)).with_store(store)
+}
+
 fn one() -> &'static Redis {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     SERVER.get_or_init(Redis::start)
@@ -19,12 +25,12 @@ fn one() -> &'static Redis {
 
 mod standalone {
     use super::*;
-    leasehold::conformance_tests!(Subject::new(engine(&one().url())));
+    leasehold::conformance_tests!(subject(&one().url()));
 }
 
 mod unix {
     use super::*;
-    leasehold::conformance_tests!(Subject::new(engine(&one().unix_url())));
+    leasehold::conformance_tests!(subject(&one().unix_url()));
 }
 
 mod tls {
@@ -35,7 +41,7 @@ mod tls {
         SERVER.get_or_init(Redis::tls)
     }
 
-    leasehold::conformance_tests!(Subject::new(engine(&server().url())));
+    leasehold::conformance_tests!(subject(&server().url()));
 }
 
 mod sentinel {
@@ -46,7 +52,7 @@ mod sentinel {
         SERVERS.get_or_init(Sentinels::steady)
     }
 
-    leasehold::conformance_tests!(Subject::new(engine(&servers().url())));
+    leasehold::conformance_tests!(subject(&servers().url()));
 }
 
 mod cluster {
@@ -57,5 +63,5 @@ mod cluster {
         SERVERS.get_or_init(Cluster::start)
     }
 
-    leasehold::conformance_tests!(Subject::new(engine(&servers().url())));
+    leasehold::conformance_tests!(subject(&servers().url()));
 }

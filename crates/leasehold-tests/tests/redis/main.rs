@@ -20,3 +20,4 @@ mod rights;
 mod rule;
 mod runtimes;
 mod servers;
+mod stores;

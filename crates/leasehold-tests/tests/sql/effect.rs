@@ -6,7 +6,7 @@
 )]
 
 use leasehold::Fence;
-use leasehold::sql::{Conflicts, Database, Retries, Row, Transaction, Update, Value};
+use leasehold::sql::{Conflicts, Database, Retries, Row, Transaction, Update, Value, mark};
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 use mysql_async::prelude::Queryable;
@@ -88,6 +88,9 @@ impl Transaction for Lite<'_> {
 const TABLE: &str =
     "CREATE TABLE stock (id BIGINT PRIMARY KEY, n BIGINT, version BIGINT, fence BIGINT)";
 
+/// The keys that are done.
+const DRAWN: &str = "CREATE TABLE drawn (id VARCHAR(255) PRIMARY KEY)";
+
 fn row() -> Row<'static> {
     Row::new("stock", "id", 1).expect("plain names")
 }
@@ -108,6 +111,10 @@ async fn one<T: Transaction<Error: std::fmt::Debug>>(t: &mut T) {
     }
     let opened = row().update_fenced(t, &[], Fence::new(10)).await;
     assert_eq!(opened.expect("asked"), Update::Done, "nothing to set");
+    for (key, first) in [("a", true), ("a", false), ("b", true)] {
+        let marked = mark(t, "drawn", "id", key).await.expect("asked");
+        assert_eq!(marked, first, "{key}");
+    }
 }
 
 const TASKS: i64 = 4;
@@ -128,7 +135,9 @@ async fn optimistic(client: &mut tokio_postgres::Client) -> Result<Update, tokio
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
     let server = Postgres::start();
-    let _ = server.sql(&format!("{TABLE}; INSERT INTO stock VALUES (1, 0, 0, 0)"));
+    let _ = server.sql(&format!(
+        "{TABLE}; {DRAWN}; INSERT INTO stock VALUES (1, 0, 0, 0)"
+    ));
     let connect = async || {
         let url = server.url();
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
@@ -144,9 +153,12 @@ async fn postgres() {
     for worker in 0..TASKS {
         let mut client = connect().await;
         let _ = workers.spawn(async move {
-            for _ in 0..ROUNDS {
+            let mut drawn = 0;
+            for round in 0..ROUNDS {
                 if worker % 2 == 0 {
                     let mut t = Pg(client.transaction().await.expect("begun"));
+                    let first = mark(&mut t, "drawn", "id", &round.to_string()).await;
+                    drawn += i64::from(first.expect("asked"));
                     assert!(row().lock(&mut t).await.expect("locked"));
                     let read =
                         t.0.query_one("SELECT n, version FROM stock WHERE id = 1", &[]);
@@ -163,11 +175,11 @@ async fn postgres() {
                     }
                 }
             }
+            drawn
         });
     }
-    while let Some(done) = workers.join_next().await {
-        done.expect("no worker failed");
-    }
+    let drawn: i64 = workers.join_all().await.into_iter().sum();
+    assert_eq!(drawn, ROUNDS, "each key was the first one once");
     assert_eq!(
         server.sql("SELECT n FROM stock"),
         (TASKS * ROUNDS).to_string()
@@ -178,7 +190,7 @@ async fn postgres() {
 async fn mariadb() {
     let server = MariaDb::start();
     let _ = server.sql(&format!(
-        "USE lab; {TABLE}; INSERT INTO stock VALUES (1, 0, 0, 0)"
+        "USE lab; {TABLE}; {DRAWN}; INSERT INTO stock VALUES (1, 0, 0, 0)"
     ));
     let url = server.url();
     let connect = async || {
@@ -198,10 +210,13 @@ async fn mariadb() {
     for _ in 0..TASKS {
         let mut client = connect().await;
         let _ = workers.spawn(async move {
-            for _ in 0..ROUNDS {
+            let mut drawn = 0;
+            for round in 0..ROUNDS {
                 let mut opts = mysql_async::TxOpts::default();
                 let _ = opts.with_isolation_level(mysql_async::IsolationLevel::ReadCommitted);
                 let mut t = My(client.start_transaction(opts).await.expect("begun"));
+                let first = mark(&mut t, "drawn", "id", &round.to_string()).await;
+                drawn += i64::from(first.expect("asked"));
                 assert!(row().lock(&mut t).await.expect("locked"));
                 let read: Option<(i64, i64)> =
                     t.0.query_first("SELECT n, version FROM stock WHERE id = 1")
@@ -213,11 +228,11 @@ async fn mariadb() {
                 assert_eq!(done.expect("asked"), Update::Done, "the row is ours");
                 t.0.commit().await.expect("committed");
             }
+            drawn
         });
     }
-    while let Some(done) = workers.join_next().await {
-        done.expect("no worker failed");
-    }
+    let drawn: i64 = workers.join_all().await.into_iter().sum();
+    assert_eq!(drawn, ROUNDS, "each key was the first one once");
     let n = server.sql("SELECT n FROM lab.stock");
     assert_eq!(n, (TASKS * ROUNDS).to_string());
 }
@@ -226,6 +241,7 @@ async fn mariadb() {
 async fn sqlite() {
     let mut file = rusqlite::Connection::open_in_memory().expect("opened");
     let _ = file.execute(TABLE, []).expect("created");
+    let _ = file.execute(DRAWN, []).expect("created");
     let _ = file
         .execute("INSERT INTO stock VALUES (1, 0, 0, 0)", [])
         .expect("there");

@@ -19,4 +19,5 @@ mod roles;
 mod rule;
 mod runtimes;
 mod servers;
+mod stores;
 mod tables;

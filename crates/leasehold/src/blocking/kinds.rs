@@ -202,3 +202,34 @@ run!(RwLock: run_read = read -> Guard);
 run!(RwLock: run_write = write -> WriteGuard);
 run!(Semaphore: run = acquire -> Guard);
 run!(Multi: run = lock -> MultiGuard);
+
+kind! {
+    /// Many locks where one was too hot; see [`leasehold::Striped`](crate::Striped).
+    ///
+    /// ```
+    /// let client = leasehold::blocking::connect("memory:")?;
+    /// let stripes = client.striped("x", 16);
+    /// stripes.for_key("user:7").lock()?.release()?;
+    /// stripes.any().lock()?.release()?;
+    /// stripes.all().lock()?.release()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    Striped
+}
+
+impl Striped {
+    /// The stripe of a key; see [`leasehold::Striped::for_key`](crate::Striped::for_key).
+    pub fn for_key(&self, key: impl AsRef<[u8]>) -> Mutex {
+        Mutex::new(self.twin.for_key(key), &self.background)
+    }
+
+    /// The stripe that the fewest threads of this process use or wait for.
+    pub fn any(&self) -> Mutex {
+        Mutex::new(self.twin.any(), &self.background)
+    }
+
+    /// All stripes, for maintenance.
+    pub fn all(&self) -> Multi {
+        Multi::new(self.twin.all(), &self.background)
+    }
+}

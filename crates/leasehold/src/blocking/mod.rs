@@ -12,6 +12,7 @@
 //! ```
 
 mod guard;
+mod higher;
 mod kinds;
 
 use std::fmt;
@@ -24,7 +25,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
-pub use self::kinds::{Multi, Mutex, RwLock, Semaphore};
+pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
+pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -128,8 +130,13 @@ impl Background {
     }
 
     fn block_on<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.wait_for(call)?
+    }
+
+    /// Blocks on any future.
+    fn wait_for<T>(&self, call: impl Future<Output = T>) -> Result<T> {
         Self::refuse_inside_runtime()?;
-        self.handle.block_on(call)
+        Ok(self.handle.block_on(call))
     }
 }
 
@@ -215,6 +222,51 @@ impl Client {
     /// ```
     pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
         Multi::new(self.client.multi(names), &self.background)
+    }
+
+    /// Many locks where one was too hot; see [`leasehold::Client::striped`](crate::Client::striped).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let guard = client.striped("carts", 16).for_key("user:7").lock()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn striped(&self, name: impl AsRef<str>, stripes: u32) -> Striped {
+        Striped::new(self.client.striped(name, stripes), &self.background)
+    }
+
+    /// A number in segments; see [`leasehold::Client::stock`](crate::Client::stock).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert!(!client.stock("sold-out", 4).take(1)?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn stock(&self, name: impl AsRef<str>, segments: u32) -> Stock {
+        Stock::new(self.client.stock(name, segments), &self.background)
+    }
+
+    /// One leader at a time; see [`leasehold::Client::election`](crate::Client::election).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let leadership = client.election("scheduler").campaign()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.client.election(name), &self.background)
+    }
+
+    /// Work that is done once per key; see [`leasehold::Client::once`](crate::Client::once).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let once = client.once("mail:7", std::time::Duration::from_secs(86_400));
+    /// once.run(|_| Ok::<_, leasehold::Error>("sent"))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
+        Once::new(self.client.once(key, keep), &self.background)
     }
 
     /// The verdict per fault, and what the engine can do.

@@ -17,14 +17,17 @@
 
 pub mod asking;
 pub mod cancel;
+pub mod election;
 pub mod ends;
 pub mod exclusion;
 pub mod fences;
 pub mod isolation;
 pub mod kinds;
+pub mod once;
 pub mod order;
 pub mod raw;
 pub mod reentrant;
+pub mod striped;
 pub mod turns;
 
 use std::future::Future;
@@ -38,6 +41,7 @@ use crate::error::ErrorKind;
 use crate::guard::Guard;
 use crate::name::Name;
 use crate::options::Options;
+use crate::store::{MemoryStore, Store};
 
 /// How many times as long as [`Subject::lease`] the leases of checks are that do not wait for one to end.
 const STEADY: u32 = 6;
@@ -50,6 +54,8 @@ pub struct Subject {
     pub lease: Duration,
     /// How long anything may take before the check gives up and says what it last saw.
     pub patience: Duration,
+    /// The values of kinds that remember something.
+    pub store: Arc<dyn Store>,
     /// How one name is made unusable, for [`isolation`].
     pub spoil: Option<isolation::Spoil>,
 }
@@ -61,8 +67,16 @@ impl Subject {
             engine: Arc::new(engine),
             lease: Duration::from_millis(500),
             patience: Duration::from_secs(20),
+            store: Arc::new(MemoryStore::new(Clock::boot())),
             spoil: None,
         }
+    }
+
+    /// With this store instead of one in memory.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = store;
+        self
     }
 
     /// The engine.
@@ -79,7 +93,8 @@ impl Subject {
     pub async fn client_with(&self, options: Options) -> Client {
         // A busy machine keeps a process from its renewals for longer than a short lease: that is for checks of its end.
         let lease = self.lease * STEADY;
-        let opened = options.lease(lease).open(self.engine.clone()).await;
+        let options = options.lease(lease).store(self.store.clone());
+        let opened = options.open(self.engine.clone()).await;
         opened.expect("a session opens")
     }
 
@@ -251,6 +266,10 @@ macro_rules! conformance_tests {
             reentrant: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write;
             kinds: downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
                 min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
+            striped: keys_have_their_stripe, a_store_refuses_late_writes, stock_adds_up;
+            election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
+            once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
+                a_duplicate_costs_one_round_trip;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
             cancel: lock_at_every_await, lock_that_is_never_polled_again, lock_while_waiting, lock_when_granted, try_lock_at_every_await,

@@ -64,7 +64,7 @@ const OPENERS: &[Opener] = &[
 ];
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.
-pub(crate) fn engine(text: &str) -> Result<Arc<dyn Engine>> {
+pub(crate) fn engine(text: &str) -> Result<(Url, Arc<dyn Engine>)> {
     let url = match text {
         "" => Url::parse(&default_url()?)?,
         text => Url::parse(text)?,
@@ -72,7 +72,7 @@ pub(crate) fn engine(text: &str) -> Result<Arc<dyn Engine>> {
     let scheme = url.scheme();
     let opener = OPENERS.iter().find(|one| one.schemes.contains(&scheme));
     match opener.map(|opener| (opener.open, opener.feature)) {
-        Some((Some(open), _)) => open(&url),
+        Some((Some(open), _)) => open(&url).map(|engine| (url, engine)),
         Some((None, feature)) => Err(bad(format!(
             "this build has no engine for {scheme:?}: enable the cargo feature `{feature}`"
         ))),

@@ -1,10 +1,14 @@
 //! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
+mod election;
 mod multi;
 mod mutex;
+mod once;
 mod run;
 mod rwlock;
 mod semaphore;
+mod stock;
+mod striped;
 
 use std::panic::Location;
 use std::pin::{Pin, pin};
@@ -13,12 +17,16 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+pub use self::election::{Election, Leader, Leaders, Leadership};
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;
+pub use self::once::{Done, Once, OnceError, Ran};
 pub use self::run::RunError;
 pub(crate) use self::run::was_lost;
 pub use self::rwlock::{RwLock, WriteGuard};
 pub use self::semaphore::Semaphore;
+pub use self::stock::Stock;
+pub use self::striped::Striped;
 use crate::claim::Mode;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::guard::Guard;
@@ -39,6 +47,7 @@ pub(crate) struct Handle {
 enum Target {
     Line(Arc<Queue>),
     Bad(String),
+    Refused(&'static str),
 }
 
 impl Handle {
@@ -51,6 +60,35 @@ impl Handle {
             target,
             terms,
             _turns: turns.clone(),
+        }
+    }
+
+    /// A handle that says why it cannot be used when the lock is asked for.
+    fn refused(turns: &Arc<Turns>, why: &'static str, terms: Terms) -> Self {
+        Self {
+            target: Target::Refused(why),
+            terms,
+            _turns: turns.clone(),
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.target, Target::Refused(_))
+    }
+
+    /// The name, if it is one.
+    fn name(&self) -> Option<&Name> {
+        match &self.target {
+            Target::Line(queue) => Some(queue.name()),
+            Target::Bad(_) | Target::Refused(_) => None,
+        }
+    }
+
+    /// How many tasks of this process use the name or wait for it. No round trip.
+    fn contention(&self) -> usize {
+        match &self.target {
+            Target::Line(queue) => queue.contention(),
+            Target::Bad(_) | Target::Refused(_) => 0,
         }
     }
 
@@ -67,6 +105,9 @@ impl Handle {
                 return Err(Name::new(name)
                     .err()
                     .unwrap_or_else(|| Error::closed(Step::Name)));
+            }
+            Target::Refused(why) => {
+                return Err(Error::new(ErrorKind::Invalid, Step::Name, *why));
             }
         };
         self.terms.check()?;
@@ -128,6 +169,7 @@ impl std::fmt::Debug for Handle {
         match &self.target {
             Target::Line(queue) => write!(f, "{:?}", queue.name()),
             Target::Bad(name) => write!(f, "{name:?} (not a name)"),
+            Target::Refused(why) => write!(f, "(refused: {why})"),
         }
     }
 }

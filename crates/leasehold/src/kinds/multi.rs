@@ -51,6 +51,12 @@ impl Multi {
         Self(Names { mutexes, terms })
     }
 
+    /// Says why it cannot be used when it is asked for.
+    pub(super) fn refused(handle: &Handle) -> Self {
+        let (mutexes, terms) = (vec![handle.clone()], handle.terms.clone());
+        Self(Names { mutexes, terms })
+    }
+
     terms!();
 
     /// Waits until all names are held.

@@ -36,6 +36,10 @@ impl Mutex {
         Self(handle)
     }
 
+    pub(super) fn name(&self) -> Option<&crate::name::Name> {
+        self.0.name()
+    }
+
     terms!();
     reentrant!();
 

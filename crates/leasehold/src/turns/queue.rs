@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::request::Request;
-use super::state::{State, Wake, Wakes, reenter};
+use super::state::{Active, State, Wake, Wakes, reenter};
 use super::turn::{EngineTurn, Turn};
 use super::{Bound, Queues, Turns};
 use crate::claim::{Claim, Mode};
@@ -50,6 +50,15 @@ impl Queue {
 
     pub(crate) fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// How many tasks of this process use the name or wait for it, and whether another process is known to want it.
+    pub(crate) fn contention(&self) -> usize {
+        let state = self.state.lock();
+        let wanted = |active: &Active| usize::from(active.grant.is_wanted());
+        let used = |active: &Active| active.users.len() + wanted(active);
+        let actives: usize = state.actives.iter().map(used).sum();
+        actives + state.waiting.len() + usize::from(state.at_engine.is_some())
     }
 
     pub(crate) fn manager(&self) -> &Manager {

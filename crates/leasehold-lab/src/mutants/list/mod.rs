@@ -4,6 +4,7 @@ mod consul;
 mod core;
 mod delivery;
 mod engines;
+mod kinds;
 mod ordered;
 
 use super::Mutant;
@@ -42,5 +43,6 @@ const fn mutant(
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
     let shared = core::CORE.iter().chain(delivery::DELIVERY);
     let ordered = ordered::ORDERED.iter().chain(consul::CONSUL);
-    shared.chain(engines::ENGINES).chain(ordered)
+    let engines = engines::ENGINES.iter().chain(ordered);
+    shared.chain(kinds::KINDS).chain(engines)
 }

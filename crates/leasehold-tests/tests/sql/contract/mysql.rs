@@ -6,10 +6,11 @@ use leasehold::conformance::Subject;
 use leasehold::engine::{Sql, Url};
 use leasehold_testkit::servers::mariadb::MariaDb;
 
-fn engine() -> Sql {
+fn subject() -> Subject {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     let url = SERVER.get_or_init(MariaDb::start).url();
-    Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine")
+    let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+    Subject::new(engine).with_store(leasehold::store::open(&url).expect("a store"))
 }
 
-leasehold::conformance_tests!(Subject::new(engine()));
+leasehold::conformance_tests!(subject());

@@ -6,10 +6,11 @@ use leasehold::conformance::Subject;
 use leasehold::engine::{Sql, Url};
 use leasehold_testkit::servers::postgres::Postgres;
 
-fn engine() -> Sql {
+fn subject() -> Subject {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     let url = SERVER.get_or_init(Postgres::start).url();
-    Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine")
+    let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+    Subject::new(engine).with_store(leasehold::store::open(&url).expect("a store"))
 }
 
-leasehold::conformance_tests!(Subject::new(engine()));
+leasehold::conformance_tests!(subject());

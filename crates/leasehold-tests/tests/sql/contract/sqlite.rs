@@ -3,10 +3,11 @@
 use leasehold::conformance::Subject;
 use leasehold::engine::{Sql, Url};
 
-fn engine() -> Sql {
+fn subject() -> Subject {
     let dir = tempfile::tempdir().expect("a directory").keep();
     let url = format!("sqlite:{}", dir.join("locks.db").display());
-    Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine")
+    let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+    Subject::new(engine).with_store(leasehold::store::open(&url).expect("a store"))
 }
 
-leasehold::conformance_tests!(Subject::new(engine()));
+leasehold::conformance_tests!(subject());

@@ -49,7 +49,7 @@ fn shown(text: &str) -> String {
         Err(error) => format!("{error} {error:?}"),
     };
     match url_engine(text) {
-        Ok(engine) => shown.push_str(&engine.location()),
+        Ok((_, engine)) => shown.push_str(&engine.location()),
         Err(error) => shown.push_str(&format!("{error} {error:?}")),
     }
     shown
@@ -198,7 +198,7 @@ fn seen(text: &str, open: bool) -> String {
     };
     if open {
         seen += &match url_engine(text) {
-            Ok(engine) => engine.location(),
+            Ok((_, engine)) => engine.location(),
             Err(error) => format!("{error} {error:?}"),
         };
     }

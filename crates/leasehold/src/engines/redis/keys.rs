@@ -44,6 +44,11 @@ impl Keys {
         self.key(':', name)
     }
 
+    /// The key of the value that is stored under a name.
+    pub(super) fn value(&self, name: &Name) -> String {
+        self.key('s', name)
+    }
+
     /// The bucket of a name is in the first braces, so that braces in the name mean nothing.
     fn key(&self, kind: char, name: &Name) -> String {
         let mut key =

@@ -10,6 +10,7 @@ mod own;
 mod redisson;
 #[cfg(feature = "redlock")]
 pub(crate) mod redlock;
+mod store;
 mod words;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use self::own::Redis;
 pub use self::redisson::Redisson;
 #[cfg(fuzzing)]
 pub(crate) use self::{client::fuzzed as resp, keys::tests as key, own::fuzzed as answer};
+pub(crate) use self::store::store;
 use crate::engine::{Engine, Url};
 use crate::error::Result;
 

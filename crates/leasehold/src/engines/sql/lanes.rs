@@ -31,6 +31,12 @@ impl Pool {
         })
     }
 
+    /// A connection, once one is free, and the room that it takes.
+    pub(super) async fn wire(&self, world: &World) -> (Option<OwnedSemaphorePermit>, Wire) {
+        let room = self.room.clone().acquire_owned().await.ok();
+        (room, self.take(world))
+    }
+
     fn take(&self, world: &World) -> Wire {
         let idle = self.idle.lock().pop();
         idle.unwrap_or_else(|| world.wire())

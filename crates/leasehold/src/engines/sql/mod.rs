@@ -20,6 +20,7 @@ mod rows;
 mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod store;
 mod tables;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod tls;
@@ -113,6 +114,7 @@ impl Sql {
     }
 }
 
+pub(crate) use self::store::store;
 pub(crate) use self::tables::PREFIX;
 
 /// The statements that create the tables.

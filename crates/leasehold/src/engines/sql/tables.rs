@@ -21,6 +21,7 @@ pub(super) struct Tables {
     pub(super) session: String,
     pub(super) mail: String,
     pub(super) eviction: String,
+    pub(super) store: String,
     prefix: String,
 }
 
@@ -36,6 +37,7 @@ impl Tables {
             session: table("session"),
             mail: table("mail"),
             eviction: table("eviction"),
+            store: table("store"),
             prefix: prefix.to_owned(),
         })
     }
@@ -44,7 +46,7 @@ impl Tables {
         &self.prefix
     }
 
-    pub(super) fn all(&self) -> [&str; 6] {
+    pub(super) fn all(&self) -> [&str; 7] {
         [
             &self.meta,
             &self.line,
@@ -52,6 +54,7 @@ impl Tables {
             &self.session,
             &self.mail,
             &self.eviction,
+            &self.store,
         ]
     }
 

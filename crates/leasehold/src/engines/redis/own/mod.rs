@@ -16,7 +16,7 @@ use async_trait::async_trait;
 #[cfg(fuzzing)]
 pub(crate) use self::answer::tests as fuzzed;
 use self::script::Run;
-use self::servers::Servers;
+pub(super) use self::servers::Servers;
 use self::session::RedisSession;
 use super::client::Credentials;
 use super::config::{Config, Shape};

@@ -13,8 +13,8 @@ use super::script::{self, Run};
 use crate::sync::Shared;
 
 /// Everything the sessions of one engine share.
-pub(super) struct Servers {
-    pub(super) config: Config,
+pub(in super::super) struct Servers {
+    pub(in super::super) config: Config,
     pub(super) mailbox: Arc<Mailbox>,
     /// Where this process listens; its first letter says how.
     pub(super) address: String,
@@ -36,7 +36,7 @@ const AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(25);
 
 impl Servers {
-    pub(super) fn new(config: Config) -> Arc<Self> {
+    pub(in super::super) fn new(config: Config) -> Arc<Self> {
         let clustered = matches!(config.shape, Shape::Cluster);
         let letter = if clustered { 's' } else { 'p' };
         let address = format!("{letter}{:016x}", rand::random::<u64>());
@@ -88,7 +88,7 @@ impl Servers {
     }
 
     /// The server that has the keys of a slot.
-    pub(super) async fn link_of_slot(&self, slot: u16) -> Result<Arc<Server>, Trouble> {
+    pub(in super::super) async fn link_of_slot(&self, slot: u16) -> Result<Arc<Server>, Trouble> {
         match &self.route {
             Route::Cluster(cluster) => cluster.of_slot(slot).await,
             Route::One(common, server) => {
@@ -195,7 +195,7 @@ impl Servers {
     }
 
     /// Whether a call that was not done may be done when it is asked again.
-    pub(super) async fn elsewhere(
+    pub(in super::super) async fn elsewhere(
         &self,
         server: &Arc<Server>,
         bucket: Bucket,

@@ -52,6 +52,16 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who VARBINARY(2048) NOT NULL,
   why VARBINARY(2048) NOT NULL
 ) ENGINE = InnoDB;
+-- Values that kinds of locks keep, each guarded by the fence of the lock of its name.
+CREATE TABLE IF NOT EXISTS {prefix}store (
+  k BINARY(16) PRIMARY KEY,      -- the first 16 bytes of SHA-256(name)
+  name VARBINARY(512) NOT NULL,
+  fence BIGINT NOT NULL,         -- the largest that was shown: a smaller one writes nothing
+  value MEDIUMBLOB,              -- NULL: there is none
+  written BIGINT NOT NULL,
+  ends BIGINT NOT NULL,          -- of the value, by the wall clock
+  gone BIGINT NOT NULL           -- when the fence may be forgotten, too
+) ENGINE = InnoDB;
 -- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row BIGINT PRIMARY KEY,

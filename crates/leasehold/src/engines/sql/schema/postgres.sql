@@ -51,6 +51,16 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BYTEA NOT NULL,
   why BYTEA NOT NULL
 );
+-- Values that kinds of locks keep, each guarded by the fence of the lock of its name.
+CREATE TABLE IF NOT EXISTS {prefix}store (
+  k BYTEA PRIMARY KEY,           -- the first 16 bytes of SHA-256(name)
+  name BYTEA NOT NULL,
+  fence BIGINT NOT NULL,         -- the largest that was shown: a smaller one writes nothing
+  value BYTEA,                   -- NULL: there is none
+  written BIGINT NOT NULL,
+  ends BIGINT NOT NULL,          -- of the value, by the wall clock
+  gone BIGINT NOT NULL           -- when the fence may be forgotten, too
+);
 -- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row BIGINT PRIMARY KEY CHECK (only_row = 1),

@@ -50,6 +50,16 @@ CREATE TABLE IF NOT EXISTS {prefix}eviction (
   who BLOB NOT NULL,
   why BLOB NOT NULL
 );
+-- Values that kinds of locks keep, each guarded by the fence of the lock of its name.
+CREATE TABLE IF NOT EXISTS {prefix}store (
+  k BLOB PRIMARY KEY,            -- the first 16 bytes of SHA-256(name)
+  name BLOB NOT NULL,
+  fence INTEGER NOT NULL,        -- the largest that was shown: a smaller one writes nothing
+  value BLOB,                    -- NULL: there is none
+  written INTEGER NOT NULL,
+  ends INTEGER NOT NULL,         -- of the value, by the wall clock
+  gone INTEGER NOT NULL          -- when the fence may be forgotten, too
+);
 -- Last: where its row is, all the other tables are.
 CREATE TABLE IF NOT EXISTS {prefix}meta (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),

@@ -1,0 +1,42 @@
+//! Values behind a network that breaks.
+
+use leasehold::{Options, store};
+use leasehold_testkit::proxy::{Fate, Proxy, Way};
+use leasehold_testkit::servers::redis::Redis;
+
+const STOCK: u64 = 100;
+
+/// Requests and answers are lost at every message in turn. A take whose answer was lost is not done twice: what was taken is
+/// what the callers were told, and at most as many more as were told that it may have happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stock_adds_up_while_answers_are_lost() {
+    let server = Redis::start();
+    let proxy = Proxy::before(server.port);
+    let far = store::open(&format!("redis://127.0.0.1:{}", proxy.port)).expect("a store");
+    let client = Options::new().store(far).connect(&server.url()).await;
+    let stock = client.expect("connected").stock("item", 2);
+    stock.refill(STOCK).await.expect("refilled");
+    let (mut sold, mut unknown, mut refused) = (0, 0, 0);
+    for round in 0..30 {
+        let way = [Way::ToServer, Way::ToClient][round as usize % 2];
+        proxy.after(way, round / 2 % 5, Fate::Reset);
+        match stock.take(1).await {
+            Ok(taken) => sold += u64::from(taken),
+            Err(error) if error.may_have_happened() => unknown += 1,
+            Err(error) => {
+                assert!(error.is_transient(), "{error:?}");
+                refused += 1;
+            }
+        }
+    }
+    let near = leasehold::connect(&server.url()).await.expect("connected");
+    let left = near.stock("item", 2).total().await.expect("counted");
+    let taken = STOCK - left;
+    println!("{sold} sold, {unknown} unknown, {refused} refused, {taken} taken");
+    assert!(
+        (sold..=sold + unknown).contains(&taken),
+        "{taken} were taken: {sold} sold, {unknown} unknown"
+    );
+    assert!(sold >= 20, "a lost answer is asked for again: {sold} of 30");
+    assert!(proxy.connections() > 5, "the connection was cut");
+}
