@@ -1,6 +1,7 @@
 //! P12, P20, P23: the engine's own operations, without a client around them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Subject, fresh_name};
 use crate::engine::{Claim, Identity, Inbox, Mode, Release, Session, Standing};
