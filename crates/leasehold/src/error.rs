@@ -263,20 +263,6 @@ impl Error {
         self
     }
 
-    /// Says where a session was to be opened, and what to look at.
-    pub(crate) fn at(mut self, location: &str) -> Self {
-        let more = match (self.0.step == Step::Open, self.is_transient()) {
-            (false, _) => String::new(),
-            (true, false) => format!(" (at {location})"),
-            (true, true) if location.contains("//") => {
-                format!(". Is a server running at {location}, and is this its address?")
-            }
-            (true, true) => format!(". Can this user make and write {location}?"),
-        };
-        self.0.message.push_str(&more);
-        self
-    }
-
     /// The same error for another task; the cause stays with the first.
     pub(crate) fn again(&self) -> Self {
         let parts = &*self.0;
@@ -350,24 +336,6 @@ mod tests {
             "redis: claim of \"stock\": no answer in 2 s (it may have happened anyway)"
         );
         assert!(format!("{error:?}").contains("because: reset"));
-    }
-
-    #[test]
-    fn a_session_that_did_not_open_says_where() {
-        let text = |kind, step, at| Error::new(kind, step, "no").at(at).to_string();
-        assert_eq!(
-            text(ErrorKind::Unavailable, Step::Open, "redis://h:1"),
-            "open: no. Is a server running at redis://h:1, and is this its address?"
-        );
-        assert_eq!(
-            text(ErrorKind::TimedOut, Step::Open, "sqlite:/x"),
-            "open: no. Can this user make and write sqlite:/x?"
-        );
-        assert_eq!(
-            text(ErrorKind::Denied, Step::Open, "redis://h"),
-            "open: no (at redis://h)"
-        );
-        assert_eq!(text(ErrorKind::Config, Step::Connect, "x"), "connect: no");
     }
 
     #[test]

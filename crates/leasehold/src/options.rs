@@ -113,8 +113,7 @@ impl Options {
         let patience = self.patience.unwrap_or(PATIENCE);
         let queues = Arc::<Queues>::default();
         let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
-        let manager = patiently(patience, &self.clock, open).await;
-        let manager = manager.map_err(|error| error.at(&engine.location()))?;
+        let manager = patiently(patience, &self.clock, open).await?;
         let mut terms = Terms::default();
         terms.lease = self.lease.unwrap_or(terms.lease);
         let turns = Turns::new(manager, self.bound, queues);

@@ -6,16 +6,12 @@
 
 mod common;
 mod loss;
-#[cfg(feature = "all-engines")]
-mod moving;
 mod nested;
 #[cfg(feature = "redis")]
 mod redis;
 mod run;
 mod secrets;
 mod status;
-#[cfg(feature = "all-engines")]
-mod texts;
 mod tty;
 mod usage;
 #[cfg(feature = "zookeeper")]
