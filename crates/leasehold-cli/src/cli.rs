@@ -198,8 +198,10 @@ Examples:
   leasehold run db -- sh -c 'psql -v fence=$LEASEHOLD_FENCE -f update.sql'";
 
 const STATUS_HELP: &str = "\
-ASKED is when the holder or waiter asked for the lock. LAPSES is when its lock ends if it is not heard again: while the
-process lives that moment moves on with every renewal. --watch goes on when the engine cannot be reached for a while.
+SINCE is since when a holder holds, or a waiter waits. ZooKeeper, etcd and Consul know only when a holder asked: `<24s ago`
+is then the longest that it can have held. LEASE is how long the lock outlives its holder's last word. LAPSES is when it
+ends if the holder is not heard again: while the process lives that moment moves on with every renewal. --watch goes on
+when the engine cannot be reached for a while.
 
 Examples:
   leasehold status

@@ -22,6 +22,7 @@ pub const RW_CAPACITY: u32 = u32::MAX;
 /// assert_eq!((two.weight(), two.capacity()), (2, 4));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Mode {
     /// Alone.
     Mutex,

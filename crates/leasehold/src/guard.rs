@@ -36,6 +36,7 @@ pub struct Guard {
 
 /// How the lock stood when it was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Released {
     /// The lock was held until now.
     Released,

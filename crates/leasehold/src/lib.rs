@@ -33,6 +33,7 @@
 //! | `sqlite:FILE` | `sqlite` | the processes of one machine |
 //! | `zookeeper://H1,H2,H3/PATH` | `zookeeper` | clients of one ensemble, Curator's among them |
 //! | `etcd://H1,H2,H3`, `etcds://` | `etcd` | clients of one cluster, `etcdctl lock` among them |
+//! | `consul://HOST:8500/PREFIX`, `consuls://`, `consul+unix:` | `consul` | clients of one datacenter |
 //!
 //! The types of [`engine`] have the options of each URL, and its limits.
 //!
@@ -50,7 +51,7 @@
 //! turns     the line inside this process              hands a grant from task to task
 //! session   heartbeat, events, reaper, validity       the only background tasks
 //! engine    the two traits of an engine
-//! engines   memory file redis sql zookeeper etcd      a folder each; Redlock is a part of Redis
+//! engines   memory file redis sql zookeeper etcd consul  a folder each; Redlock is a part of Redis
 //! line      the rule that all of them follow, pure
 //! ```
 

@@ -20,6 +20,7 @@ use crate::fence::Fence;
 
 /// Which words a database understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Database {
     /// PostgreSQL.
     Postgres,

@@ -1,7 +1,7 @@
 //! Asking for the lock.
 
 use leasehold::engine::Mode;
-use leasehold::{Client, ErrorKind, Guard, Result};
+use leasehold::{Client, Error, ErrorKind, Guard, Result, Step};
 use tokio::time::Instant;
 
 use crate::cli::RunArgs;
@@ -58,6 +58,7 @@ pub(super) fn covers(held: Mode, args: &RunArgs) -> bool {
         }
         Mode::Read => !matches!(held, Mode::Permits { .. }),
         Mode::Mutex | Mode::Write => matches!(held, Mode::Mutex | Mode::Write),
+        _ => false,
     }
 }
 
@@ -111,6 +112,11 @@ async fn ask(args: &RunArgs, client: &Client, mode: Mode, wait: Wait) -> Result<
             try_acquire_many,
             count
         ),
+        // `modes` makes no other.
+        other => {
+            let what = format!("this command knows no lock held as {other}");
+            Err(Error::new(ErrorKind::Unsupported, Step::Claim, what))
+        }
     }
 }
 

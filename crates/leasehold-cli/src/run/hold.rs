@@ -104,9 +104,10 @@ fn next_look(guard: &Guard, grace: Duration) -> Duration {
 /// Whether to stop the command now. A renewal may be under way, so without a sign of failure half the grace is left.
 fn endangered(guard: &Guard, grace: Duration) -> bool {
     match guard.state() {
-        State::Lost => true,
         State::Unsure => guard.remaining() <= grace,
         State::Valid => guard.remaining() <= grace / 2,
+        // Lost, or a state that this command does not know.
+        _ => true,
     }
 }
 

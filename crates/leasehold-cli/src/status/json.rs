@@ -24,6 +24,9 @@ struct Claim<'a> {
     pid: Option<u32>,
     command: Option<&'a str>,
     since: String,
+    /// Of a holder: since when it holds, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_since: Option<String>,
     until: String,
     /// How long the engine keeps it after its session's last word, where that is known.
     lease_ms: Option<u128>,
@@ -57,6 +60,7 @@ fn claim(view: &ClaimView, position: Option<usize>) -> Claim<'_> {
         pid: who.map(|who| who.pid),
         command: who.map(|who| who.command.as_str()),
         since: rfc3339(view.since),
+        held_since: view.held.map(rfc3339),
         until: rfc3339(view.until),
         lease_ms: view.lease.map(|lease| lease.as_millis()),
     }

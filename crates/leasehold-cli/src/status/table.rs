@@ -7,7 +7,7 @@ use leasehold::engine::{ClaimView, Clock, LineView};
 use crate::plain::cut;
 
 const HEAD: [&str; 9] = [
-    "NAME", "FENCE", "MODE", "HOST", "PID", "ASKED", "LEASE", "LAPSES", "COMMAND",
+    "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "LEASE", "LAPSES", "COMMAND",
 ];
 
 type Row = [String; 9];
@@ -45,17 +45,28 @@ fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Ro
         claim.mode.to_string(),
         told(who.map(|who| cut(&who.host, CELL))),
         told(who.map(|who| who.pid.to_string())),
-        distance(claim.since, now),
+        since(claim, now),
         told(claim.lease.map(exact)),
         distance(claim.until, now),
         told(who.map(|who| cut(&who.command, CELL))),
     ]
 }
 
+/// Since when it holds, or waits. An engine that knows only when a holder asked: it holds for that long at most.
+fn since(claim: &ClaimView, now: SystemTime) -> String {
+    let ago = |time: SystemTime| distance(time.min(now), now);
+    match (claim.held, claim.fence) {
+        (Some(held), _) => ago(held),
+        (None, Some(_)) => format!("<{}", ago(claim.since)),
+        (None, None) => ago(claim.since),
+    }
+}
+
 /// `3s ago`, `in 9s`.
 fn distance(time: SystemTime, now: SystemTime) -> String {
     match time.duration_since(now) {
-        Ok(ahead) => format!("in {}", rough(ahead)),
+        Ok(ahead) if !ahead.is_zero() => format!("in {}", rough(ahead)),
+        Ok(_) => "0s ago".to_owned(),
         Err(behind) => format!("{} ago", rough(behind.duration())),
     }
 }
@@ -110,6 +121,18 @@ mod tests {
             distance(now - Duration::from_secs(90_000), now),
             "1d01h ago"
         );
+    }
+
+    #[test]
+    fn a_holder_is_shown_since_it_holds() {
+        let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        let claim = |fence| ClaimView::new(fence, Mode::Mutex, None, at(100), at(200));
+        let holds = Some(Fence::new(1));
+        assert_eq!(since(&claim(holds).held(at(121)), at(124)), "3s ago");
+        assert_eq!(since(&claim(holds), at(124)), "<24s ago");
+        assert_eq!(since(&claim(None), at(124)), "24s ago");
+        // A fence may be a little ahead of the clock.
+        assert_eq!(since(&claim(holds).held(at(125)), at(124)), "0s ago");
     }
 
     #[test]

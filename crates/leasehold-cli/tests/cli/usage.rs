@@ -178,3 +178,26 @@ fn a_reader_that_goes_away_is_no_failure() {
     let status = command.stdout(writer).status().unwrap();
     assert_eq!(status.code(), Some(0));
 }
+
+/// A command that is installed once is used with every server.
+#[test]
+fn the_command_is_built_with_every_engine_by_default() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(here.join(path)).unwrap();
+    let own = read("Cargo.toml");
+    assert!(own.contains("\ndefault = [\"all-engines\"]\n"), "{own}");
+    let all = own.lines().find(|line| line.starts_with("all-engines = "));
+    let all = all.unwrap();
+    let library = read("../leasehold/Cargo.toml");
+    let features = library.split("[features]").nth(1).unwrap();
+    let features = features.split("\n[").next().unwrap();
+    let engines = features.lines().filter_map(|line| line.split_once(" = ["));
+    let engines: Vec<_> = engines
+        .map(|(feature, _)| feature)
+        .filter(|feature| !["default", "file", "conformance"].contains(feature))
+        .collect();
+    assert!(engines.len() >= 8, "{engines:?}");
+    for engine in engines {
+        assert!(all.contains(&format!("\"{engine}\"")), "{engine} in {all}");
+    }
+}

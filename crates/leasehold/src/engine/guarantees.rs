@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 
 /// How far exclusion can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Level {
     /// Best effort: for saving work, not for correctness.
     L0,
@@ -19,6 +20,7 @@ pub enum Level {
 
 /// The faults that guarantees speak of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Fault {
     /// The holder dies.
     HolderCrash,
@@ -48,6 +50,7 @@ impl Fault {
 
 /// The outcome under a fault, for a holder that looks at its guard before each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verdict {
     /// Exclusion is kept.
     Kept,

@@ -195,6 +195,7 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
 
 /// Changes to a session's claims that the session did not ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// A waiting claim now holds.
     Granted(ClaimId, Held),

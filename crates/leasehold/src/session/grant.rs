@@ -22,6 +22,7 @@ use crate::fence::Fence;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// Renewals get through.
     Valid,

@@ -65,7 +65,8 @@ fn view(world: &World, name: Name, line: &Line, known: &mut Known) -> Option<Lin
         );
         let mode = Mode::of(place.weight, line.capacity());
         let lease = Duration::from_micros(place.lease);
-        Some(ClaimView::new(place.fence, mode, who, since, until).lease(lease))
+        let view = ClaimView::new(place.fence, mode, who, since, until);
+        Some(view.lease(lease).held_by_fence())
     };
     let claims: Vec<_> = line.places().filter_map(&mut claim).collect();
     (!claims.is_empty()).then(|| LineView::new(name, claims))

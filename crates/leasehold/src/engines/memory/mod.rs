@@ -105,7 +105,8 @@ impl Engine for Memory {
                     clock.wall_time_of(place.deadline),
                 );
                 let lease = Duration::from_micros(place.lease);
-                ClaimView::new(place.fence, mode, who, since, until).lease(lease)
+                let view = ClaimView::new(place.fence, mode, who, since, until);
+                view.lease(lease).held_by_fence()
             });
             LineView::new(name.clone(), claims)
         });

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 pub use self::own::Redis;
 pub use self::redisson::Redisson;
+pub(crate) use self::store::store;
 #[cfg(fuzzing)]
 pub(crate) use self::{client::fuzzed as resp, keys::tests as key, own::fuzzed as answer};
-pub(crate) use self::store::store;
 use crate::engine::{Engine, Url};
 use crate::error::Result;
 

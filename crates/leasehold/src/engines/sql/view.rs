@@ -60,7 +60,8 @@ pub(super) async fn look(
             let mode = Mode::of(place.weight, capacity);
             let (since, until) = (world.wall(place.since), world.wall(place.deadline));
             let lease = Duration::from_micros(place.lease);
-            ClaimView::new(place.fence, mode, who, since, until).lease(lease)
+            let view = ClaimView::new(place.fence, mode, who, since, until);
+            view.lease(lease).held_by_fence()
         });
         views.push(LineView::new(name, claims));
     }

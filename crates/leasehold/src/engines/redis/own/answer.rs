@@ -120,6 +120,8 @@ pub(super) struct Shown {
     pub(super) since: u64,
     pub(super) until: u64,
     pub(super) fence: Option<Fence>,
+    /// In microseconds.
+    pub(super) lease: u64,
     pub(super) who: String,
 }
 
@@ -132,7 +134,7 @@ pub(super) fn shown(answer: Reply) -> Result<(Vec<Shown>, u64), Trouble> {
     };
     let (capacity, after) = (next()?.number()?, next()?.number()?);
     let one = |reply: Reply| {
-        let [weight, since, until, fence, who]: [Reply; 5] =
+        let [weight, since, until, fence, lease, who]: [Reply; 6] =
             reply.list()?.try_into().map_err(Trouble::strange)?;
         Ok(Shown {
             mode: Mode::of(weight.number()?, capacity),
@@ -141,6 +143,7 @@ pub(super) fn shown(answer: Reply) -> Result<(Vec<Shown>, u64), Trouble> {
             fence: Some(fence.number()?)
                 .filter(|fence| *fence > 0)
                 .map(Fence::new),
+            lease: lease.number::<f64>()? as u64,
             who: who.text()?,
         })
     };

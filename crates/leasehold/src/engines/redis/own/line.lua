@@ -231,7 +231,9 @@ function operations.look(line, _, after)
   for _, id in ipairs(page) do
     local claim, deadline = find(line, id), deadline_of(line, id)
     if deadline > now then
-      answer[#answer + 1] = { int(claim.weight), int(claim.since), int(deadline), int(claim.fence), claim.who }
+      answer[#answer + 1] = {
+        int(claim.weight), int(claim.since), int(deadline), int(claim.fence), int(claim.lease), claim.who,
+      }
     end
     if #page == budget then answer[2] = int(claim.arrival) end
   end

@@ -130,7 +130,7 @@ local function alone(line, text, asker, used)
   local since, deadline, fence, begin = opened(text)
   local id, lease, weight, capacity, session, rest = struct.unpack(ASK, text, begin)
   if what == 'look' then
-    local claim = { int(weight), int(since), int(deadline), int(fence), string.sub(text, rest) }
+    local claim = { int(weight), int(since), int(deadline), int(fence), int(lease), string.sub(text, rest) }
     return { int(capacity), '0', deadline > now and asker == '0' and claim or nil }
   end
   if deadline <= now then

@@ -78,7 +78,9 @@ fn first_page(answers: Result<Answers, Trouble>) -> Result<(Vec<Shown>, u64), Tr
 fn view(name: &Name, claims: &[Shown]) -> Option<LineView> {
     let views = claims.iter().map(|claim| {
         let (since, until) = (time(claim.since), time(claim.until));
-        ClaimView::new(claim.fence, claim.mode, who(&claim.who), since, until)
+        let view = ClaimView::new(claim.fence, claim.mode, who(&claim.who), since, until);
+        let lease = Duration::from_micros(claim.lease);
+        view.lease(lease).held_by_fence()
     });
     (!claims.is_empty()).then(|| LineView::new(name.clone(), views))
 }

@@ -79,7 +79,12 @@ fn view(row: &Shown, kind: Kind) -> ClaimView {
     let since = if row.since == 0 { now } else { row.since };
     let until = now.saturating_add(micros(row.left));
     let whose = who(&row.who).or_else(|| thread(&row.owner));
-    ClaimView::new(row.fence, mode, whose, time(since), time(until))
+    let view = ClaimView::new(row.fence, mode, whose, time(since), time(until));
+    // Our note is written with the grant; of a lock that Java took there is none. A waiter has no weight.
+    match row.since > 0 && row.weight > 0 {
+        true => view.held(time(since)),
+        false => view,
+    }
 }
 
 /// A thread of a Redisson client: all that the layout says of it.

@@ -4,7 +4,7 @@
 -- then two keys for each name:
 --           PREFIX{BUCKET}:NAME   hash  l last fence, x expiry, q arrivals;
 --                                       of the holder  i id, f fence (0 until confirmed), s session, o who, b since,
---                                       u until;  of each waiter  =ID  until since session  and  @ID  who
+--                                       u until, e lease;  of each waiter  =ID  until since session  and  @ID  who
 --           PREFIX{BUCKET}wNAME   zset  waiters in order of arrival
 -- Times are microseconds of the server's clock; every number stays below 2^53.
 -- ARGV: what to do, a mark that comes back first, the run the caller is connected to, how many seconds it had been up
@@ -95,13 +95,13 @@ local function take(line, id, session, who, lease, fence)
   -- A shorter lease takes nothing back: the session trusts every answer it got.
   local till = math.max(now + lease, line.holder and line.holder.till or 0)
   redis.call('HSET', line.key, 'l', int(line.last), 'i', id, 'f', int(fence), 's', session, 'o', who,
-    'u', int(till), unpack(since))
+    'u', int(till), 'e', int(lease), unpack(since))
   line.holder = { id = id, fence = fence, session = session, till = till }
   keep(line, till)
 end
 
 local function free(line)
-  redis.call('HDEL', line.key, 'i', 'f', 's', 'o', 'b', 'u')
+  redis.call('HDEL', line.key, 'i', 'f', 's', 'o', 'b', 'u', 'e')
   line.holder = nil
   if not front(line) then
     redis.call('DEL', line.key, line.waiters)
@@ -212,13 +212,13 @@ end
 function operations.look(line)
   local answer = { 'look' }
   if line.holder then
-    local more = redis.call('HMGET', line.key, 'b', 'o')
-    answer[2] = { line.holder.id, int(line.holder.fence), more[1], int(line.holder.till), more[2] }
+    local more = redis.call('HMGET', line.key, 'b', 'e', 'o')
+    answer[2] = { line.holder.id, int(line.holder.fence), more[1], int(line.holder.till), more[2] or '0', more[3] }
   end
   for _, id in ipairs(redis.call('ZRANGE', line.waiters, 0, -1)) do
     local one = waiter(line, id)
     if one and one.till > now then
-      answer[#answer + 1] = { id, '-1', one.since, int(one.till), redis.call('HGET', line.key, '@' .. id) }
+      answer[#answer + 1] = { id, '-1', one.since, int(one.till), '0', redis.call('HGET', line.key, '@' .. id) }
     end
   end
   return answer

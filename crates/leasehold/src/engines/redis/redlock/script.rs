@@ -192,18 +192,21 @@ pub(super) struct Shown {
     pub(super) fence: Option<u64>,
     pub(super) since: u64,
     pub(super) until: u64,
+    /// In microseconds; 0 where the node does not keep it, as of a waiter.
+    pub(super) lease: u64,
     pub(super) who: String,
 }
 
 pub(super) fn shown(answer: Vec<Reply>) -> Result<Vec<Shown>, Trouble> {
     let one = |reply: Reply| {
-        let [id, fence, since, until, who]: [Reply; 5] =
+        let [id, fence, since, until, lease, who]: [Reply; 6] =
             reply.list()?.try_into().map_err(Trouble::strange)?;
         Ok(Shown {
             id: claim_id(&id.text()?).ok_or(Trouble::Strange("not an id".to_owned()))?,
             fence: u64::try_from(fence.number::<i64>()?).ok(),
             since: since.number()?,
             until: until.number()?,
+            lease: lease.number()?,
             who: who.text()?,
         })
     };

@@ -57,6 +57,7 @@ impl Nodes {
             claim.fence = claim.fence.max(one.fence);
             claim.since = claim.since.min(one.since);
             claim.until = claim.until.max(one.until);
+            claim.lease = claim.lease.max(one.lease);
         }
         let mut views: Vec<_> = claims
             .into_values()
@@ -66,13 +67,13 @@ impl Nodes {
                     .fence
                     .filter(|fence| holds && *fence > 0)
                     .map(Fence::new);
-                ClaimView::new(
-                    fence,
-                    Mode::Mutex,
-                    who(&claim.who),
-                    time(claim.since),
-                    time(claim.until),
-                )
+                let (since, until) = (time(claim.since), time(claim.until));
+                let view = ClaimView::new(fence, Mode::Mutex, who(&claim.who), since, until);
+                let view = match claim.lease {
+                    0 => view,
+                    lease => view.lease(Duration::from_micros(lease)),
+                };
+                view.held_by_fence()
             })
             .collect();
         views.sort_by_key(|claim| claim.since);
