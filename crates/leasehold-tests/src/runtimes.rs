@@ -53,8 +53,8 @@ pub fn of_callers_may_end(bed: &Bed) {
             let _ = soon("a release", taken.release()).await;
             for name in ["kept", "taken"] {
                 // Free before its lease could have ended: on Redlock a node may hear of a release after it was told.
-                let free = rival.mutex(name).lock_within(lease / 2);
-                let free = soon(name, free).await;
+                let mutex = rival.mutex(name);
+                let free = soon(name, mutex.lock_within(lease / 2)).await;
                 assert!(free.is_some(), "{name} is not free");
                 drop(free);
                 let again = client.mutex(name).lease(lease);
