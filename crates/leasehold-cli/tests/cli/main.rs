@@ -6,6 +6,8 @@
 
 mod common;
 mod loss;
+#[cfg(feature = "all-engines")]
+mod moving;
 mod nested;
 #[cfg(feature = "redis")]
 mod redis;

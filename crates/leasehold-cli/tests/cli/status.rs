@@ -96,3 +96,61 @@ fn watch_shows_changes_until_interrupted() {
     let answer = watch.end();
     assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
 }
+
+#[cfg(feature = "all-engines")]
+#[test]
+fn a_holder_is_shown_since_it_holds_and_with_its_lease() {
+    use leasehold_testkit::servers::redis::Redis;
+
+    let server = Redis::start();
+    let here = Place::new();
+    let sqlite = format!("sqlite:{}", here.path("locks.db").display());
+    for url in [here.url(), server.url(), sqlite] {
+        let place = Place::new();
+        let run = |script| {
+            [
+                "--url", &url, "run", "x", "--lease", "30s", "--", "sh", "-c", script,
+            ]
+        };
+        let first = place.start(&run("until [ -e go ]; do sleep 0.05; done"));
+        let claim = |whose: &str, at: usize| {
+            until("the claim", || {
+                let status = place.leasehold(&["--url", &url, "status", "--json"]);
+                let lines: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+                let claims = &lines[0][whose];
+                let there = claims.as_array().is_some_and(|claims| claims.len() == at);
+                there.then(|| claims[0].clone()).ok_or(status.out)
+            })
+        };
+        let held = claim("holders", 1);
+        let second = place.start(&run("sleep 1000"));
+        assert!(claim("waiters", 1).get("held_since").is_none());
+        let began = jiff::Timestamp::now();
+        until("a while", || {
+            let passed = jiff::Timestamp::now().duration_since(began);
+            (passed.as_millis() > 300).then_some(()).ok_or(passed)
+        });
+        let asked = jiff::Timestamp::now();
+        std::fs::write(place.path("go"), "").unwrap();
+        assert_eq!(first.end().code, 0);
+        let now = claim("holders", 1);
+        let time = |claim: &serde_json::Value, key: &str| {
+            let time = claim[key]
+                .as_str()
+                .unwrap_or_else(|| panic!("{url}: {key} in {claim}"));
+            time.parse::<jiff::Timestamp>().unwrap()
+        };
+        assert!(
+            time(&now, "held_since") > time(&held, "held_since"),
+            "{now}"
+        );
+        let late = time(&now, "held_since").duration_since(asked);
+        assert!(
+            late.as_millis() > -100,
+            "{url}: before the other ended: {now}"
+        );
+        assert!(time(&now, "since") < time(&now, "held_since"), "{now}");
+        assert_eq!(now["lease_ms"], 30_000, "{url}: {now}");
+        drop(second);
+    }
+}
