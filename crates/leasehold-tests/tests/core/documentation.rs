@@ -119,7 +119,7 @@ fn a_level_fits_its_verdicts() {
         let promised = leasehold::guarantees(url).expect("an engine");
         let broken = faults.map(|fault| promised.under(fault) == Verdict::Broken);
         let refused = promised.require(Level::L2).is_err();
-        assert_eq!(broken.contains(&true), refused, "{url}");
+        assert!(refused || !broken.contains(&true), "{url}");
     }
     let typo = leasehold::guarantees("postgres://app@localhost/db?failover=never");
     let typo = typo.expect_err("no such value").to_string();

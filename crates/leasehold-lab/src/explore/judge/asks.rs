@@ -159,10 +159,11 @@ impl State {
             }
         }
         let now = self.now();
-        let waits = ask.patience == Patience::Wait;
+        // A short lease that ended without an answer says nothing to a task that waits for a longer one.
+        let gave_up = ask.patience != Patience::Wait || ask.terms.short;
         for name in &ask.names {
             let line = &mut self.lines[*name];
-            if !waits {
+            if gave_up {
                 line.left[ask.client] = now;
             }
             line.busy = line.busy.max(until);
