@@ -123,6 +123,45 @@ pub async fn another_capacity_is_refused(s: &Subject) {
     s.idle(&name).await;
 }
 
+/// P2: as long as one permit is held the name is refused as a mutex, also while permits come and go.
+pub async fn another_kind_is_refused_while_permits_pass(s: &Subject) {
+    if !s.shares().await {
+        return;
+    }
+    let ((a, b), c, name) = (s.two().await, s.client().await, fresh_name());
+    let mut held = a.semaphore(&name, 2).acquire().await.expect("free");
+    let passing = async {
+        for round in 0..40 {
+            let next = if round % 2 == 0 { &b } else { &a };
+            // The name is in use as a mutex too, for as long as that is tried: this claim may be the one that is refused.
+            let next = loop {
+                match next.semaphore(&name, 2).acquire().await {
+                    Ok(next) => break next,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                }
+            };
+            let before = std::mem::replace(&mut held, next);
+            let _ = before.release().await.expect("released");
+        }
+    };
+    let trying = async {
+        loop {
+            match c.mutex(&name).try_lock().await {
+                Ok(None) => {}
+                Ok(Some(guard)) => panic!("P2: {guard:?} beside a permit"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = passing => {}
+        () = trying => {}
+    }
+    drop(held);
+    s.idle(&name).await;
+}
+
 /// P13: names that look alike are different locks, and every legal name works.
 pub async fn names_never_collide(s: &Subject) {
     let (a, base) = (s.client().await, fresh_name());

@@ -85,8 +85,10 @@ impl EtcdServer {
         Box::pin(self.client.watch(self.lease, create, Duration::ZERO))
     }
 
+    /// Why a name in use as a semaphore is refused as another kind. A claim makes its permits before it leaves the line:
+    /// read in this order, it is found in one of the two.
     async fn semaphore_at(&self, base: &str) -> Result<Option<Fail>, Fail> {
-        for room in [names::PERMITS, names::LINE] {
+        for room in [names::LINE, names::PERMITS] {
             let room = format!("{base}{room}/");
             let (found, _) = self.range(whole(&room, false)).await?;
             let first = found.iter().find(|one| names::parse(&room, one).is_some());

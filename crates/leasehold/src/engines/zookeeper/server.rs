@@ -142,24 +142,23 @@ impl ZkServer {
         format!("{}/{EVICTED}/{}", self.root, encode(name))
     }
 
-    /// Why a name in use as a semaphore is refused as another kind.
+    /// Why a name in use as a semaphore is refused as another kind. A claim makes its permits before it leaves the line:
+    /// read in this order, it is found in one of the two.
     async fn semaphore_at(&self, base: &str) -> Result<Option<Fail>, Fail> {
-        for room in [LEASES, LOCKS] {
+        for room in [LOCKS, LEASES] {
             let room = format!("{base}/{room}");
-            let Some(first) = nodes(&self.children(&room).await?).into_iter().next() else {
-                continue;
-            };
-            let path = format!("{room}/{}", first.name);
-            let Some((data, _)) = there(self.client.again(|| self.client.read(&path)).await)?
-            else {
-                continue;
-            };
-            return Ok(Some(match Note::read(&data) {
-                Some(note) if note.capacity > 1 => {
-                    Error::from(Refusal::Capacity(note.capacity)).into()
-                }
-                _ => conflict(Kind::Permit),
-            }));
+            // Any of them may be deleted before it is read; the others still use the name.
+            for node in nodes(&self.children(&room).await?) {
+                let path = format!("{room}/{}", node.name);
+                let read = there(self.client.again(|| self.client.read(&path)).await)?;
+                let Some((data, _)) = read else { continue };
+                return Ok(Some(match Note::read(&data) {
+                    Some(note) if note.capacity > 1 => {
+                        Error::from(Refusal::Capacity(note.capacity)).into()
+                    }
+                    _ => conflict(Kind::Permit),
+                }));
+            }
         }
         Ok(None)
     }
