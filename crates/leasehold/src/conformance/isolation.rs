@@ -58,6 +58,8 @@ impl fmt::Debug for Spoil {
 
 /// How many names are held beside the one that is spoiled.
 const HELD: usize = 3;
+/// How many claims wait for that name when it is spoiled: more than a lease has heartbeats.
+const WAITING: usize = 12;
 /// How long a lock on another name may take: many times what a busy machine needs.
 const IN_TIME: Duration = Duration::from_secs(5);
 
@@ -84,10 +86,13 @@ pub async fn one_bad_name_costs_no_other(s: &Subject) {
         .lock()
         .await
         .expect("free");
-    let spoiled = (spoil.spoil)(&bad);
-    let asking: Vec<_> = (0..HELD)
-        .map(|_| ask_again_and_again(&client, &bad, s.lease))
+    let mut asking: Vec<_> = (0..WAITING)
+        .map(|_| wait_in_line(&client, &bad, s.lease))
         .collect();
+    // A round trip after theirs.
+    in_time(s, &client, spoil.other(&bad)).await;
+    let spoiled = (spoil.spoil)(&bad);
+    asking.extend((0..HELD).map(|_| ask_again_and_again(&client, &bad, s.lease)));
     let clock = Clock::boot();
     let end = clock.now() + u64::try_from((s.lease * 3).as_micros()).expect("short");
     while clock.now() < end {
@@ -110,6 +115,21 @@ pub async fn one_bad_name_costs_no_other(s: &Subject) {
         tried.ok_or_else(|| "busy".to_owned())
     });
     drop(again.await);
+}
+
+/// A claim that waits for the name, each at the engine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a check plays the part of a user's task"
+)]
+fn wait_in_line(client: &Client, bad: &str, lease: Duration) -> tokio::task::JoinHandle<()> {
+    let mutex = client.mutex(bad).lease(lease).strict();
+    tokio::spawn(async move {
+        // Refused, once the name is spoiled.
+        while mutex.lock().await.is_err() {
+            tokio::time::sleep(lease / 4).await;
+        }
+    })
 }
 
 /// Asks for the name that is spoiled, so that what is stuck there is much.

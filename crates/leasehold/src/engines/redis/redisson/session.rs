@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::super::client::Reply;
 use super::super::error::Trouble;
 use super::super::words::who_text;
 use super::channels::Waiter;
@@ -218,6 +219,27 @@ impl RedissonSession {
         self.forget(claim.id);
         refused.map_err(|error| error.on("redisson"))
     }
+
+    /// What a heartbeat's answer says of one claim; none if it says nothing.
+    async fn beaten(
+        &self,
+        claim: &Arc<Claim>,
+        held: bool,
+        answer: std::result::Result<Vec<Reply>, Trouble>,
+    ) -> Result<Option<Standing>> {
+        let Ok(said) = answer.and_then(script::said) else {
+            return Ok(None);
+        };
+        let said = match held {
+            // A beat takes nothing, so nothing is to be given back if it was released meanwhile.
+            true => said,
+            false => {
+                let settled = self.settle(claim, said).await;
+                settled.map_err(|trouble| trouble.at(Step::Heartbeat))?
+            }
+        };
+        self.standing(claim, said).map(Some)
+    }
 }
 
 #[async_trait]
@@ -262,24 +284,20 @@ impl Session for RedissonSession {
         let mut answers = answers
             .map_err(|trouble| trouble.at(Step::Heartbeat))?
             .into_iter();
+        let mut refused = Ok(());
         for (claim, known) in claims.iter().zip(known) {
             let Some(answer) = known.and_then(|_| answers.next()) else {
                 heard(claim, Standing::Gone);
                 continue;
             };
-            let standing = match answer.and_then(script::said) {
-                // A beat takes nothing, so nothing is to be given back if it was released meanwhile.
-                Ok(said) if known == Some(true) => self.standing(claim, said)?,
-                Ok(said) => {
-                    let settled = self.settle(claim, said).await;
-                    let said = settled.map_err(|trouble| trouble.at(Step::Heartbeat))?;
-                    self.standing(claim, said)?
-                }
-                Err(_) => continue,
-            };
-            heard(claim, standing);
+            match self.beaten(claim, known == Some(true), answer).await {
+                Ok(Some(standing)) => heard(claim, standing),
+                Ok(None) => {}
+                // The others have answers of their own.
+                Err(error) => refused = Err(error),
+            }
         }
-        Ok(())
+        refused
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
