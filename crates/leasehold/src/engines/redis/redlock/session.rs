@@ -183,18 +183,56 @@ impl RedlockSession {
         entries.iter().enumerate().map(standing).collect()
     }
 
-    async fn try_all(&self, entries: Vec<(usize, Arc<Entry>)>) -> Vec<(usize, Option<Standing>)> {
+    /// Renews claims that hold, and tells where they stand before the tries of others are over. False if that is not
+    /// known of one.
+    async fn beat_all(&self, held: &[Arc<Entry>], patience: Duration, heard: &Heard<'_>) -> bool {
+        let mut all = true;
+        for (entry, standing) in held.iter().zip(self.beat(held, patience).await) {
+            let Some(standing) = standing else {
+                all = false;
+                continue;
+            };
+            if standing == Standing::Gone {
+                self.forget(entry.claim.id);
+                self.give_back_later(entry.clone());
+            }
+            heard(&entry.claim, standing);
+        }
+        all
+    }
+
+    /// Tries for claims that wait, side by side. False if a try had no answer.
+    async fn try_all(&self, waiting: Vec<Arc<Entry>>, heard: &Heard<'_>) -> bool {
         let mut tries = JoinSet::new();
-        for (at, entry) in entries {
+        for entry in waiting {
             let Some(session) = self.this.upgrade() else {
                 continue;
             };
             let _ = tries.spawn(async move {
                 let _talk = entry.talk.lock().await;
-                (at, session.try_for(&entry).await.ok())
+                let standing = session.try_for(&entry).await.ok();
+                (entry.clone(), standing)
             });
         }
-        tries.join_all().await
+        let mut all = true;
+        while let Some(tried) = tries.join_next().await {
+            let Ok((entry, Some(standing))) = tried else {
+                all = false;
+                continue;
+            };
+            heard(
+                &entry.claim,
+                match standing {
+                    // The waiting is done here.
+                    Standing::Waiting { ahead, .. } => Standing::Waiting {
+                        ahead,
+                        look_again: entry.claim.lease,
+                    },
+                    other => other,
+                },
+            );
+        }
+        all
     }
 }
 
@@ -269,48 +307,24 @@ impl Session for RedlockSession {
     }
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
-        let mut standings = vec![Some(Standing::Gone); claims.len()];
-        let (mut held, mut places, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, claim) in claims.iter().enumerate() {
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for claim in claims {
             match self.entry(claim.id) {
-                Some(entry) if entry.fence().is_some() => {
-                    held.push(entry);
-                    places.push(at);
-                }
-                Some(entry) => waiting.push((at, entry)),
-                None => {}
+                Some(entry) if entry.fence().is_some() => held.push(entry),
+                Some(entry) => waiting.push(entry),
+                None => heard(claim, Standing::Gone),
             }
         }
-        let shortest = claims
-            .iter()
-            .map(|claim| claim.lease)
-            .min()
-            .unwrap_or_default();
-        let (beaten, tried) = tokio::join!(self.beat(&held, shortest / 4), self.try_all(waiting));
-        for ((at, entry), standing) in places.into_iter().zip(&held).zip(beaten) {
-            if standing == Some(Standing::Gone) {
-                self.forget(entry.claim.id);
-                self.give_back_later(entry.clone());
-            }
-            standings[at] = standing;
+        let shortest = claims.iter().map(|claim| claim.lease).min();
+        let patience = shortest.unwrap_or_default() / 4;
+        let (all_held, all_tried) = tokio::join!(
+            self.beat_all(&held, patience, heard),
+            self.try_all(waiting, heard)
+        );
+        match all_held && all_tried {
+            true => Ok(()),
+            false => Err(no_majority()),
         }
-        for (at, standing) in tried {
-            standings[at] = match standing {
-                Some(Standing::Waiting { ahead, .. }) => Some(Standing::Waiting {
-                    ahead,
-                    look_again: claims[at].lease,
-                }),
-                other => other,
-            };
-        }
-        let mut missing = false;
-        for (claim, standing) in claims.iter().zip(standings) {
-            match standing {
-                Some(standing) => heard(claim, standing),
-                None => missing = true,
-            }
-        }
-        if missing { Err(no_majority()) } else { Ok(()) }
     }
 
     fn lease(&self, claim: &Claim) -> Duration {
