@@ -130,7 +130,8 @@ impl Nodes {
                 Error::new(kind, step, what)
             }
         };
-        match said.iter().all(is_unsent) {
+        // Nothing is held by a session that did not open.
+        match step == Step::Open || said.iter().all(is_unsent) {
             true => error.on("redlock"),
             false => error.on("redlock").perhaps(),
         }
