@@ -45,13 +45,15 @@ pub(super) async fn live<D: Deployment>(
     ticket: Arc<Ticket<D::Server>>,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let mut early = Vec::new();
-    let end = match join(&core, &ticket, &mut commands, &mut early).await {
-        Ok((place, found)) => {
+    let (mut place, mut early) = (None, Vec::new());
+    let joined = join(&core, &ticket, &mut place, &mut commands, &mut early).await;
+    let end = match (&mut place, joined) {
+        (Some(place), Ok(found)) => {
             let mut life = Life::new(&core, &ticket, place);
             life.keep(found, &mut commands, &mut early).await
         }
-        Err(end) => end,
+        (None, Ok(_)) => End::Busy,
+        (_, Err(end)) => end,
     };
     // From here on the session does not know the claim: an answer that it has left is true.
     core.forget(ticket.claim.id);
@@ -76,16 +78,19 @@ pub(super) async fn live<D: Deployment>(
         }
     };
     early.into_iter().for_each(|command| command.answer(&last));
+    if let Some(mut place) = place {
+        place.leave_at_last().await;
+    }
 }
 
 /// Joins the line, unless the caller leaves or falls silent meanwhile. Other commands wait in `early`.
 async fn join<D: Deployment>(
     core: &Core<D>,
     ticket: &Ticket<D::Server>,
+    joined: &mut Option<Place<D::Server>>,
     commands: &mut mpsc::UnboundedReceiver<Command>,
     early: &mut Vec<Command>,
-) -> Result<(Place<D::Server>, Found), End> {
-    let mut joined = None;
+) -> Result<Found, End> {
     let joining = async {
         let server = core.server(ticket.claim.lease).await?;
         let server = ticket.server.get_or_init(|| server).clone();
@@ -104,23 +109,23 @@ async fn join<D: Deployment>(
     let found = tokio::select! {
         found = joining => found,
         reply = gives_up => {
-            let left = leave(&mut joined).await;
+            let left = leave(joined).await;
             return Err(match reply {
                 Some(reply) => End::Left(reply, left),
                 None => End::Ended(Ended::Expired),
             });
         }
         () = core.clock.sleep_until(ticket.silent_until()) => {
-            let _ = leave(&mut joined).await;
+            let _ = leave(joined).await;
             return Err(End::Ended(Ended::Expired));
         }
     };
-    match (joined, found) {
-        (Some(place), Ok(found)) => Ok((place, found)),
-        (mut joined, found) => {
+    match found {
+        Ok(found) => Ok(found),
+        Err(fail) => {
             // A claim that is refused is not in the line.
-            let _ = leave(&mut joined).await;
-            Err(found.err().map_or(End::Busy, End::from))
+            let _ = leave(joined).await;
+            Err(fail.into())
         }
     }
 }
@@ -136,7 +141,7 @@ async fn leave<S: Server>(joined: &mut Option<Place<S>>) -> Result<bool, Fail> {
 struct Life<'a, D: Deployment> {
     core: &'a Core<D>,
     ticket: &'a Ticket<D::Server>,
-    place: Place<D::Server>,
+    place: &'a mut Place<D::Server>,
     /// The change of what keeps the claim from holding.
     ahead: Option<Watch>,
     /// The next change of the line.
@@ -149,7 +154,11 @@ struct Life<'a, D: Deployment> {
 }
 
 impl<'a, D: Deployment> Life<'a, D> {
-    fn new(core: &'a Core<D>, ticket: &'a Ticket<D::Server>, place: Place<D::Server>) -> Self {
+    fn new(
+        core: &'a Core<D>,
+        ticket: &'a Ticket<D::Server>,
+        place: &'a mut Place<D::Server>,
+    ) -> Self {
         Self {
             core,
             ticket,

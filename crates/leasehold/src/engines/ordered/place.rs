@@ -47,6 +47,8 @@ pub(super) struct Place<S> {
     pub(super) number: i64,
     /// Whether a request to make nodes was sent whose outcome is not recorded here.
     unsettled: bool,
+    /// Whether the server refused to delete the nodes.
+    stuck: bool,
 }
 
 impl<S: Server> Place<S> {
@@ -66,6 +68,7 @@ impl<S: Server> Place<S> {
             permits: Vec::new(),
             number: 0,
             unsettled: false,
+            stuck: false,
         }
     }
 
@@ -291,6 +294,25 @@ impl<S: Server> Place<S> {
 
     /// Deletes the claim's nodes; answers whether there were any.
     pub(super) async fn leave(&mut self) -> Result<bool, Fail> {
+        let left = self.delete().await;
+        self.stuck = matches!(left, Err(Fail::Refused(..)));
+        left
+    }
+
+    /// Asks again for what the server refused to delete (the login has lost its rights, perhaps), as long as the session
+    /// lives: it keeps the nodes, and so the name stays locked.
+    pub(super) async fn leave_at_last(&mut self) {
+        let over = self.server.over().clone();
+        while self.stuck {
+            tokio::select! {
+                () = over.cancelled() => return,
+                () = tokio::time::sleep(self.claim.lease / 3) => {}
+            }
+            let _ = self.leave().await;
+        }
+    }
+
+    async fn delete(&mut self) -> Result<bool, Fail> {
         let mut there = false;
         if let Some(room) = &self.rooms.permits {
             while let Some(permit) = self.permits.last() {
