@@ -1,5 +1,6 @@
 //! How a claim's key is made once, whatever becomes of requests and answers: the gate of a session.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::client::kv::Op;
@@ -8,6 +9,8 @@ use super::follow::pause;
 use super::names::{self, GATES};
 use super::server::ConsulServer;
 use super::stored::{dir_of, now, number_of, stamp};
+use super::views::Dir;
+use crate::claim::ClaimId;
 use crate::engines::ordered::{Fail, Made, New};
 use crate::error::ErrorKind;
 
@@ -16,9 +19,14 @@ impl ConsulServer {
         format!("{}/{GATES}{}", self.http.config.prefix, self.lease.id)
     }
 
-    /// Changes the session's gate. Requests to make keys that were sent before this, and whose outcome is not known, have
-    /// happened by now or never will: each of them names the change of the gate that it knew.
-    pub(super) async fn move_gate(&self) -> Result<(), Fail> {
+    /// Moves the session's gate on from this change of it. Requests to make keys that named it, or an older one, and whose
+    /// outcome is not known, have happened by then or never will. One move does for all of them: each stops the requests
+    /// that are under way.
+    pub(super) async fn move_gate(&self, from: u64) -> Result<(), Fail> {
+        let _one_at_a_time = self.moving.lock().await;
+        if self.gate.load(Ordering::Acquire) > from {
+            return Ok(());
+        }
         let key = self.gate_key();
         let moved = self.again(|| {
             // A value that is written again as it was is no change.
@@ -64,52 +72,28 @@ impl ConsulServer {
             );
             return Err(Fail::Refused(ErrorKind::Invalid, what));
         }
-        let (dir, name, gate) = (dir_of(room), names::node_name(new.claim), self.gate_key());
-        let (key, flags) = (format!("{room}{name}"), names::flags(new.kind, count));
-        let value = stamp(now(), new.data);
+        let name = names::node_name(new.claim);
+        let making = Making {
+            room,
+            key: format!("{room}{name}"),
+            flags: names::flags(new.kind, count),
+            value: stamp(now(), new.data),
+        };
         let mut failed = 0;
         let (number, keys) = loop {
-            let (known, sent) = (self.gate.load(Ordering::Acquire), self.views.sent());
-            let ops = [
-                Op::CheckIndex(&gate, known),
-                Op::Lock(&key, flags, &value, &self.lease.id),
-                Op::GetTree(dir),
-            ];
-            match self.unless_over(self.http.txn(&ops)).await {
-                // The gate and the key, and then all keys.
-                Ok(entries) if entries.len() > 2 => {
-                    let number = entries[1].created;
-                    let keys = self.views.take(dir, entries[2..].to_vec(), number, sent);
-                    break (number, keys);
-                }
-                Ok(_) | Err(Trouble::Unknown(_)) => {
-                    self.move_gate().await?;
-                    let sent = self.views.sent();
-                    let (entries, index) = self.again(|| self.http.tree(dir, None)).await?;
-                    let made = entries.iter().find(|entry| entry.key == key);
-                    if let Some(number) = made.map(|entry| entry.created) {
-                        break (number, self.views.take(dir, entries, index, sent));
-                    }
-                }
-                Err(Trouble::Failed(0, _)) => {
-                    if let Err(Fail::Over(why)) = self.look_at_gate().await {
-                        return Err(Fail::Over(why));
-                    }
-                }
-                Err(Trouble::Later(_)) => {}
-                Err(trouble) => {
-                    if let Trouble::Dead(_) = trouble {
-                        self.lease.over.cancel();
-                    }
-                    return Err(trouble.into());
-                }
+            let known = self.gate.load(Ordering::Acquire);
+            if let Some(made) = self.try_to_make(&making, known).await? {
+                break made;
             }
-            failed += 1;
-            let paused = async {
-                pause(failed).await;
-                Ok(())
-            };
-            self.unless_over(paused).await?;
+            // A gate that was moved says nothing of the next try.
+            if self.gate.load(Ordering::Acquire) == known {
+                failed += 1;
+                let paused = async {
+                    pause(failed).await;
+                    Ok(())
+                };
+                self.unless_over(paused).await?;
+            }
         };
         Ok(Made {
             names: vec![name],
@@ -117,4 +101,70 @@ impl ConsulServer {
             listed: self.listed(room, &keys),
         })
     }
+
+    /// Asks once; none if the key was surely not made.
+    async fn try_to_make(
+        &self,
+        making: &Making<'_>,
+        known: u64,
+    ) -> Result<Option<(u64, Arc<Dir>)>, Fail> {
+        let (dir, gate, sent) = (dir_of(making.room), self.gate_key(), self.views.sent());
+        let ops = [
+            Op::CheckIndex(&gate, known),
+            Op::Lock(&making.key, making.flags, &making.value, &self.lease.id),
+            Op::GetTree(dir),
+        ];
+        let _ = self.under_way.lock().insert(making.key.clone(), known);
+        let answer = self.unless_over(self.http.txn(&ops)).await;
+        if !matches!(answer, Err(Trouble::Unknown(_))) {
+            let _ = self.under_way.lock().remove(&making.key);
+        }
+        match answer {
+            // The gate and the key, and then all keys.
+            Ok(entries) if entries.len() > 2 => {
+                let number = entries[1].created;
+                let keys = self.views.take(dir, entries[2..].to_vec(), number, sent);
+                Ok(Some((number, keys)))
+            }
+            Ok(_) | Err(Trouble::Unknown(_)) => {
+                self.move_gate(known).await?;
+                let sent = self.views.sent();
+                let (entries, index) = self.again(|| self.http.tree(dir, None)).await?;
+                let _ = self.under_way.lock().remove(&making.key);
+                let made = entries.iter().find(|entry| entry.key == making.key);
+                let number = made.map(|entry| entry.created);
+                Ok(number.map(|number| (number, self.views.take(dir, entries, index, sent))))
+            }
+            Err(Trouble::Failed(0, _)) => match self.look_at_gate().await {
+                Err(Fail::Over(why)) => Err(Fail::Over(why)),
+                _ => Ok(None),
+            },
+            Err(Trouble::Later(_)) => Ok(None),
+            Err(trouble) => {
+                if let Trouble::Dead(_) = trouble {
+                    self.lease.over.cancel();
+                }
+                Err(trouble.into())
+            }
+        }
+    }
+
+    /// Deletes the key of a claim that gave up, if a request to make it may have happened.
+    pub(super) async fn clear_key(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
+        let key = format!("{room}{}", names::node_name(claim));
+        let known = self.under_way.lock().get(&key).copied();
+        let Some(known) = known else { return Ok(false) };
+        self.move_gate(known).await?;
+        let there = self.remove(&key).await?;
+        let _ = self.under_way.lock().remove(&key);
+        Ok(there)
+    }
+}
+
+/// A key to make.
+struct Making<'a> {
+    room: &'a str,
+    key: String,
+    flags: u64,
+    value: Vec<u8>,
 }

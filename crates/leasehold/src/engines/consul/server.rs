@@ -1,5 +1,6 @@
 //! One Consul session as a server that orders nodes: keys below a name, in the order in which they were created.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,6 +26,7 @@ use crate::engines::ordered::{
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::line::Refusal;
 use crate::name::Name;
+use crate::sync::Shared;
 
 /// For how long a call without a session asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,6 +41,10 @@ pub(super) struct ConsulServer {
     floor: Arc<AtomicU64>,
     /// The number of the last change of the session's gate.
     pub(super) gate: AtomicU64,
+    /// Held while the gate is moved.
+    pub(super) moving: tokio::sync::Mutex<()>,
+    /// The requests to make keys that are under way, or have no answer, each with the change of the gate that it names.
+    pub(super) under_way: Shared<HashMap<String, u64>>,
     /// The session is over when its last user is gone.
     _over: DropGuard,
 }
@@ -53,7 +59,7 @@ impl ConsulServer {
     ) -> Result<Arc<Self>> {
         let lease = Lease::open(http, lease, floor, inbox, CancellationToken::new()).await?;
         let server = Self::with(http, lease, floor);
-        let opened = server.move_gate().await;
+        let opened = server.move_gate(0).await;
         opened.map_err(|fail| fail.error::<Self>(Step::Open))?;
         Ok(Arc::new(server))
     }
@@ -73,6 +79,8 @@ impl ConsulServer {
             http: http.clone(),
             floor: floor.clone(),
             gate: AtomicU64::new(0),
+            moving: tokio::sync::Mutex::default(),
+            under_way: Shared::default(),
             lease,
         }
     }
@@ -183,9 +191,7 @@ impl Server for ConsulServer {
     }
 
     async fn clear(&self, room: &str, claim: ClaimId) -> Result<bool, Fail> {
-        self.move_gate().await?;
-        self.remove(&format!("{room}{}", names::node_name(claim)))
-            .await
+        self.clear_key(room, claim).await
     }
 
     async fn list(&self, room: &str) -> Result<Listed, Fail> {

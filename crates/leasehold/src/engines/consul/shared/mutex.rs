@@ -157,7 +157,7 @@ impl SharedServer {
                     });
                 }
                 Err(Trouble::Unknown(_)) => {
-                    own.move_gate().await?;
+                    own.move_gate(own.gate.load(Ordering::Acquire)).await?;
                     let entry = own.again(|| own.http.key(key)).await?;
                     let ours = entry.filter(|entry| entry.session == *session);
                     ours.map(|entry| Phase::Holds(entry.modified))
@@ -269,7 +269,8 @@ impl SharedServer {
     pub(super) async fn leave_mutex(&self, key: &str, place: &Place) -> Result<bool, Fail> {
         let session = &place.session;
         if place.phase == Phase::Asks {
-            self.own.move_gate().await?;
+            let own = &self.own;
+            own.move_gate(own.gate.load(Ordering::Acquire)).await?;
         }
         let left = match place.phase {
             Phase::Waits => true,

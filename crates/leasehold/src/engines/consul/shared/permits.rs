@@ -185,7 +185,7 @@ impl SharedServer {
             }
             Err(Trouble::Failed(..)) => {}
             Err(Trouble::Unknown(_)) => {
-                own.move_gate().await?;
+                own.move_gate(own.gate.load(Ordering::Acquire)).await?;
                 let then = self.permits_now(dir).await?;
                 if then.has(dir, place) {
                     let key = then.contender(dir, keys[0].1);
@@ -306,7 +306,8 @@ impl SharedServer {
     /// Gives permits back, whether they are held or asked for.
     pub(super) async fn leave_permits(&self, dir: &str, place: &Place) -> Result<bool, Fail> {
         if place.phase == Phase::Asks {
-            self.own.move_gate().await?;
+            let own = &self.own;
+            own.move_gate(own.gate.load(Ordering::Acquire)).await?;
         }
         let mut left = place.phase == Phase::Waits;
         if !left {
