@@ -4,7 +4,7 @@ mod connection;
 pub(super) mod kv;
 pub(super) mod trouble;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -15,6 +15,8 @@ use tokio::sync::{Semaphore, watch};
 use self::connection::{Sender, connect};
 use self::trouble::{Answer, Trouble, refusal};
 use super::config::Config;
+use crate::clock::micros;
+use crate::engine::Clock;
 use crate::sync::Shared;
 
 /// How many requests are under way at a time, besides those that wait for a change. An agent takes 200 connections of
@@ -23,6 +25,10 @@ const AT_ONCE: usize = 24;
 
 /// How long an answer may take that does not wait for anything. An agent that looks for a leader takes up to 7 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// With requests under way and no answer for so long, the agent is not heard: a caller that gives up before its request does
+/// leaves no more of them behind, for the agent to do once it is back.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// For how long requests are held back while the agent is not heard.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -84,6 +90,20 @@ pub(super) struct Http {
     host: AtomicUsize,
     /// Whether the agent was heard last time.
     heard: watch::Sender<bool>,
+    /// When the first request was sent after the last answer; 0 for none.
+    unanswered: AtomicU64,
+}
+
+/// A request under way. Dropped without an answer, it may be the agent that is silent.
+struct UnderWay<'a>(&'a Http);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let since = self.0.unanswered.load(Ordering::Acquire);
+        if since > 0 && Clock::boot().now() > since + micros(QUIET) {
+            self.0.is_heard(false);
+        }
+    }
 }
 
 impl Http {
@@ -94,12 +114,29 @@ impl Http {
             room: Semaphore::new(AT_ONCE),
             host: AtomicUsize::new(0),
             heard: watch::Sender::new(true),
+            unanswered: AtomicU64::new(0),
         }
     }
 
     /// Whether the agent was heard last time, and the next changes of that.
     pub(super) fn heard(&self) -> watch::Receiver<bool> {
         self.heard.subscribe()
+    }
+
+    fn is_heard(&self, heard: bool) {
+        let _ = self
+            .heard
+            .send_if_modified(|was| std::mem::replace(was, heard) != heard);
+    }
+
+    /// Begins a request that does not wait for a change.
+    fn begin(&self) -> UnderWay<'_> {
+        let (none, now) = (0, Clock::boot().now());
+        let order = Ordering::AcqRel;
+        let _ = self
+            .unanswered
+            .compare_exchange(none, now, order, Ordering::Acquire);
+        UnderWay(self)
     }
 
     /// Sends a request once, when the agent is heard. A caller may drop this at any time: then the request may have
@@ -121,6 +158,7 @@ impl Http {
             None if ask.probes => PATIENCE / 5,
             None => PATIENCE,
         };
+        let _under_way = ask.after.is_none().then(|| self.begin());
         // In a box: requests that are held back are small, however many there are.
         let answered = tokio::time::timeout(patience, Box::pin(self.exchange(ask))).await;
         let answered = answered.unwrap_or_else(|_| {
@@ -132,9 +170,10 @@ impl Http {
             let _ = self.host.fetch_add(1, Ordering::Relaxed);
             self.idle.lock().clear();
         }
-        let _ = self
-            .heard
-            .send_if_modified(|was| std::mem::replace(was, heard) != heard);
+        if heard {
+            self.unanswered.store(0, Ordering::Release);
+        }
+        self.is_heard(heard);
         match answered {
             Ok((response, body)) => self.meaning(ask, &response, body),
             Err(Lost::Before(why)) => Err(Trouble::Later(why)),
