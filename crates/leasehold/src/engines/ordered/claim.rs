@@ -92,7 +92,7 @@ async fn join<D: Deployment>(
     early: &mut Vec<Command>,
 ) -> Result<Found, End> {
     let joining = async {
-        let server = core.server(ticket.claim.lease).await?;
+        let server = core.servers.open(ticket.claim.lease).await?;
         let server = ticket.server.get_or_init(|| server).clone();
         let place = joined.insert(Place::new(server, &ticket.claim, &core.who));
         place.join().await

@@ -10,6 +10,7 @@ pub(super) mod data;
 pub(super) mod inspect;
 mod place;
 pub(super) mod rule;
+mod servers;
 mod session;
 
 use std::fmt;

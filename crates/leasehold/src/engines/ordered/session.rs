@@ -1,7 +1,7 @@
-//! One client's session: its claims, and the sessions at the server that their nodes belong to.
+//! One client's session: its claims.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::claim::live;
+use super::servers::Servers;
 use super::{Deployment, Fail, Server};
 use crate::claim::{ById, Claim, ClaimId};
 use crate::clock::{Micros, micros};
@@ -18,23 +19,15 @@ use crate::engine::{Clock, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::sync::Shared;
 
-/// How many sessions without a claim are kept for the next claims of their leases.
-const IDLE: usize = 4;
-
 /// Shared by the session and the tasks of its claims.
 #[derive(Debug)]
 pub(super) struct Core<D: Deployment> {
-    deployment: Arc<D>,
     pub(super) who: Arc<Identity>,
     pub(super) inbox: Inbox,
     pub(super) clock: Clock,
     claims: Shared<ById<ClaimId, Arc<Ticket<D::Server>>>>,
-    /// The sessions at the server, one for each lease in use.
-    servers: Shared<Vec<Arc<D::Server>>>,
-    /// Held while a session is opened, so that claims of one lease open one.
-    opening: tokio::sync::Mutex<()>,
+    pub(super) servers: Arc<Servers<D>>,
     runtime: Handle,
-    closed: AtomicBool,
 }
 
 impl<D: Deployment> Core<D> {
@@ -44,40 +37,6 @@ impl<D: Deployment> Core<D> {
 
     fn ticket(&self, id: ClaimId) -> Option<Arc<Ticket<D::Server>>> {
         self.claims.lock().get(&id).cloned()
-    }
-
-    /// The session at the server for claims of this lease.
-    pub(super) async fn server(&self, lease: Duration) -> Result<Arc<D::Server>, Fail> {
-        if let Some(server) = self.open_server(lease)? {
-            return Ok(server);
-        }
-        let _one_at_a_time = self.opening.lock().await;
-        if let Some(server) = self.open_server(lease)? {
-            return Ok(server);
-        }
-        let opened = self.deployment.open(lease, self.inbox.clone()).await?;
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed(Step::Claim).into());
-        }
-        let mut servers = self.servers.lock();
-        let idle = |server: &Arc<D::Server>| Arc::strong_count(server) == 1;
-        while servers.iter().filter(|server| idle(server)).count() >= IDLE
-            && let Some(oldest) = servers.iter().position(idle)
-        {
-            drop(servers.remove(oldest));
-        }
-        servers.push(opened.clone());
-        Ok(opened)
-    }
-
-    fn open_server(&self, lease: Duration) -> Result<Option<Arc<D::Server>>, Fail> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::closed(Step::Claim).into());
-        }
-        let mut servers = self.servers.lock();
-        servers.retain(|server| !server.over().is_cancelled());
-        let fits = servers.iter().find(|server| server.fits(lease));
-        Ok(fits.cloned())
     }
 }
 
@@ -144,26 +103,25 @@ impl<D: Deployment> OrderedSession<D> {
         who: &Identity,
         inbox: Inbox,
     ) -> Result<Self> {
-        let core = Arc::new(Core {
+        let lease = deployment.lease();
+        let runtime = Handle::current();
+        let servers = Arc::new(Servers::new(deployment, inbox.clone(), runtime.clone()));
+        let first = servers.open(lease).await;
+        let _ = first.map_err(|fail| fail.error::<D::Server>(Step::Open))?;
+        Ok(Self(Arc::new(Core {
             who: Arc::new(who.clone()),
             inbox,
             clock: Clock::boot(),
             claims: Shared::default(),
-            servers: Shared::default(),
-            opening: tokio::sync::Mutex::default(),
-            runtime: Handle::current(),
-            closed: AtomicBool::new(false),
-            deployment,
-        });
-        let first = core.server(core.deployment.lease()).await;
-        let _ = first.map_err(|fail| fail.error::<D::Server>(Step::Open))?;
-        Ok(Self(core))
+            servers,
+            runtime,
+        })))
     }
 
     /// The claim's ticket, with its task if it is new, and whether it is.
     fn begin(&self, claim: &Claim) -> Result<(Arc<Ticket<D::Server>>, bool)> {
         let core = &self.0;
-        if core.closed.load(Ordering::Acquire) {
+        if core.servers.is_closed() {
             return Err(Error::closed(Step::Claim).on(D::Server::KIND));
         }
         let mut claims = core.claims.lock();
@@ -284,11 +242,7 @@ impl<D: Deployment> Session for OrderedSession<D> {
     }
 
     async fn close(&self) -> Result<()> {
-        self.0.closed.store(true, Ordering::Release);
-        let servers = std::mem::take(&mut *self.0.servers.lock());
-        for server in servers {
-            server.close().await;
-        }
+        self.0.servers.close().await;
         Ok(())
     }
 }
