@@ -49,6 +49,19 @@ impl Etcd {
         server.started()
     }
 
+    /// A server whose logins are JSON web tokens: each is of one state of the users and their rights.
+    ///
+    /// # Panics
+    /// If its secret cannot be written.
+    pub fn with_web_tokens() -> Self {
+        let mut server = Self::alone(directory(), false);
+        let secret = server.dir.path().join("secret");
+        std::fs::write(&secret, "a secret of the tests").expect("written");
+        let tokens = format!("jwt,sign-method=HS256,priv-key={}", secret.display());
+        server.args.extend(["--auth-token".to_owned(), tokens]);
+        server.started()
+    }
+
     fn alone(dir: TempDir, tls: bool) -> Self {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let cluster = format!("one={peer}");

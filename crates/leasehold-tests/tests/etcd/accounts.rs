@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Name, Options, Released, Result, State};
+use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, Result, State};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::etcd::Etcd;
 
@@ -18,6 +18,11 @@ const OTHER: &str = "other:hunter2";
 /// A server with logins, and a role for each of the users above.
 fn guarded() -> Etcd {
     let server = Etcd::start();
+    guard(&server);
+    server
+}
+
+fn guard(server: &Etcd) {
     for line in [
         "role add root",
         "user add root:hunter2",
@@ -38,7 +43,21 @@ fn guarded() -> Etcd {
     ] {
         let _ = server.say(&line.split(' ').collect::<Vec<_>>());
     }
-    server
+}
+
+/// Waits until a guard was renewed so often.
+async fn renewed(guard: &Guard, times: u32) {
+    for _ in 0..times {
+        let before = guard.deadline();
+        eventually("the lock is renewed", async || {
+            guard.check().map_err(|error| error.to_string())?;
+            match guard.deadline() > before {
+                true => Ok(()),
+                false => Err(format!("{:?}", guard.state())),
+            }
+        })
+        .await;
+    }
 }
 
 async fn connect(server: &Etcd, login: &str, prefix: &str) -> Result<Client> {
@@ -262,4 +281,61 @@ async fn a_member_of_etcd_without_a_trusted_certificate_is_told_nothing() {
         assert!(!error.contains("hunter2"), "{error}");
     }
     drop(Options::new().connect(&own).await.expect("trusted"));
+}
+
+/// A web token is of one state of the users: after any change the client logs in again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_etcd_may_change_under_a_held_lock() {
+    let server = Etcd::with_web_tokens();
+    guard(&server);
+    let client = connect(&server, APP, "locks/").await.expect("connected");
+    let lease = std::time::Duration::from_secs(2);
+    let mutex = client.mutex("steady").lease(lease);
+    let held = mutex.lock().await.expect("free");
+    for user in ["one:x", "two:x"] {
+        let _ = say(&server, ROOT, &["user", "add", user]).expect("root may");
+        renewed(&held, 3).await;
+        let other = client.mutex("other").lock().await.expect("free");
+        assert_eq!(other.release().await.expect("released"), Released::Released);
+    }
+    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    let again = mutex.try_lock().await.expect("a try");
+    assert!(again.is_some(), "it was given back");
+}
+
+/// A client that has a login shows it again when logins are switched on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_of_etcd_may_be_switched_on_under_a_held_lock() {
+    let server = Etcd::start();
+    let client = connect(&server, APP, "locks/").await.expect("connected");
+    let lease = std::time::Duration::from_secs(2);
+    let mutex = client.mutex("steady").lease(lease);
+    let held = mutex.lock().await.expect("free");
+    guard(&server);
+    renewed(&held, 3).await;
+    assert_eq!(held.release().await.expect("released"), Released::Released);
+    let again = mutex.try_lock().await.expect("a try");
+    assert!(again.is_some(), "it was given back");
+}
+
+/// A lock that could not be given back for want of rights is free once they are there again, and the process lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_etcd_whose_release_was_denied_does_not_stay() {
+    let server = guarded();
+    let client = connect(&server, APP, "locks/").await.expect("connected");
+    let lease = std::time::Duration::from_secs(2);
+    let mutex = client.mutex("stuck").lease(lease);
+    let held = mutex.lock().await.expect("free");
+    let _ = say(&server, ROOT, &["user", "revoke-role", "app", "locks"]).expect("root may");
+    let denied = held.release().await.expect_err("no right to delete");
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    let _ = say(&server, ROOT, &["user", "grant-role", "app", "locks"]).expect("root may");
+    let other = connect(&server, APP, "locks/").await.expect("connected");
+    eventually("the lock is free again", async || {
+        let tried = other.mutex("stuck").try_lock().await;
+        let tried = tried.map_err(|error| error.to_string())?;
+        tried.map(drop).ok_or_else(|| "busy".to_owned())
+    })
+    .await;
 }

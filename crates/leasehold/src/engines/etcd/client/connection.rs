@@ -67,6 +67,8 @@ type Beats = Shared<VecDeque<(i64, oneshot::Sender<Lease>)>>;
 pub(in crate::engines::etcd) struct Connection {
     grpc: Grpc<Pipe>,
     token: Option<AsciiMetadataValue>,
+    /// Whether the cluster took no logins when ours was shown.
+    open_to_all: bool,
     /// How long an answer may take.
     patience: Duration,
     beating: mpsc::UnboundedSender<LeaseId>,
@@ -105,6 +107,7 @@ impl Connection {
         let mut connection = Self {
             grpc,
             token: None,
+            open_to_all: false,
             patience,
             beating,
             beats: Arc::default(),
@@ -148,7 +151,9 @@ impl Connection {
         let token: Answer<Token> = self.ask("/etcdserverpb.Auth/Authenticate", login).await;
         match token {
             // A cluster without logins lets every client in.
-            Err(Trouble::Refused(why)) if why.contains("authentication is not enabled") => {}
+            Err(Trouble::Refused(why)) if why.contains("authentication is not enabled") => {
+                self.open_to_all = true;
+            }
             token => {
                 let token = token?.token.parse().ok();
                 let token: AsciiMetadataValue =
@@ -180,7 +185,11 @@ impl Connection {
         let answer = self.within_patience(asked).await?;
         under_way.answered();
         let answer = answer.map(tonic::Response::into_inner);
-        let answer = answer.map_err(Trouble::from);
+        let answer = answer.map_err(|status| match Trouble::from(status) {
+            // Logins were switched on after this connection was made: the next one logs in.
+            Trouble::Denied(why) if self.open_to_all => Trouble::Unknown(why),
+            trouble => trouble,
+        });
         if let Err(Trouble::Unknown(why)) = &answer {
             self.give_up(why);
         }

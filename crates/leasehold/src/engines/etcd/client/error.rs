@@ -48,6 +48,8 @@ impl From<Status> for Trouble {
             Code::InvalidArgument if said.contains("authentication failed") => {
                 Self::Denied("the server does not know this user and password".to_owned())
             }
+            // Users or their rights have changed since the login: the next connection logs in again.
+            Code::InvalidArgument if said.contains("auth store is old") => Self::Unknown(said),
             Code::ResourceExhausted if said.contains("too many requests") => Self::Busy(said),
             Code::Unimplemented => Self::Refused(format!(
                 "{said}: this is no etcd with the v3 API (3.4 or later is needed)"
@@ -79,6 +81,10 @@ mod tests {
             (Code::Unknown, "transport error"),
             (Code::Unauthenticated, "etcdserver: invalid auth token"),
             (Code::Internal, "h2 protocol error"),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+            ),
         ] {
             assert!(matches!(of(code, said), Trouble::Unknown(_)), "{said}");
         }
