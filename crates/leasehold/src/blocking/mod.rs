@@ -14,6 +14,7 @@
 mod guard;
 mod higher;
 mod kinds;
+mod run;
 
 use std::fmt;
 use std::pin::pin;
