@@ -93,6 +93,10 @@ pub mod sql;
 pub mod store;
 
 pub use self::client::{Client, Shutdown, connect, guarantees};
+#[doc(inline)]
+pub use self::engine::{
+    ClaimView, Fault, Guarantees, Identity, Level, LineView, Mode, Query, Verdict,
+};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
