@@ -44,15 +44,15 @@ async fn readers_share_and_a_writer_is_alone() {
 #[locked(locks, "x", permits = 2, of = 4)]
 async fn two_of_four(locks: &Client) -> leasehold::Result<(bool, bool)> {
     let permits = locks.semaphore("x", 4);
-    let two = permits.try_acquire_many(2).await?.is_some();
-    Ok((two, permits.try_acquire_many(3).await?.is_some()))
+    let three = permits.try_acquire_many(3).await?.is_some();
+    Ok((permits.try_acquire_many(2).await?.is_some(), three))
 }
 
 #[locked(locks, "y", of = SLOTS)]
 async fn one_of(locks: &Client) -> leasehold::Result<(bool, bool)> {
     let permits = locks.semaphore("y", SLOTS);
-    let rest = permits.try_acquire_many(SLOTS - 1).await?.is_some();
-    Ok((rest, permits.try_acquire_many(SLOTS).await?.is_some()))
+    let all = permits.try_acquire_many(SLOTS).await?.is_some();
+    Ok((permits.try_acquire_many(SLOTS - 1).await?.is_some(), all))
 }
 
 const SLOTS: u32 = 3;
