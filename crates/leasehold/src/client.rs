@@ -264,7 +264,7 @@ impl Client {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
-    /// use leasehold::engine::Query;
+    /// use leasehold::Query;
     /// let guard = client.mutex("x").lock().await?;
     /// let lines = client.inspect(&Query::all()).await?;
     /// assert_eq!(lines[0].holders[0].fence, Some(guard.fence()));

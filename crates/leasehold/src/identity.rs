@@ -10,7 +10,7 @@ use std::path::Path;
 /// alone unless the program [says more](Self::with_arguments).
 ///
 /// ```
-/// let me = leasehold::engine::Identity::of_this_process();
+/// let me = leasehold::Identity::of_this_process();
 /// assert_eq!(me.pid, std::process::id());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ impl Identity {
     /// where commands have such.
     ///
     /// ```
-    /// # use leasehold::engine::Identity;
+    /// # use leasehold::Identity;
     /// let words = ["dump", "--to", "mysql://app:hunter2@db/shop", "--api-key=abc", "--password", "xyz"];
     /// let me = Identity::of_this_process().with_arguments(words);
     /// assert_eq!(me.command, "dump --to mysql://***@db/shop --api-key=*** --password ***");

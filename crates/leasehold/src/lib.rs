@@ -21,6 +21,7 @@
 //! | many keys, one lock too hot | [`Striped`] |
 //! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
+//! | a function under a lock, by an attribute | `locked`, with the feature `macros` |
 //!
 //! # Which engine?
 //! | URL | cargo feature | locks for |
@@ -57,6 +58,10 @@
 
 #![warn(clippy::unwrap_used)]
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "locked.rs"]
+pub mod __locked;
 mod claim;
 mod client;
 mod clock;
@@ -72,6 +77,7 @@ mod identity;
 mod kinds;
 mod name;
 mod options;
+mod part;
 mod session;
 mod sync;
 mod turns;
@@ -87,6 +93,10 @@ pub mod sql;
 pub mod store;
 
 pub use self::client::{Client, Shutdown, connect, guarantees};
+#[doc(inline)]
+pub use self::engine::{
+    ClaimView, Fault, Guarantees, Identity, Level, LineView, Mode, Query, Verdict,
+};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
@@ -98,3 +108,5 @@ pub use self::name::{NAME_MAX, Name};
 pub use self::options::Options;
 pub use self::session::State;
 pub use self::turns::{Bound, Owner};
+#[cfg(feature = "macros")]
+pub use leasehold_macros::locked;

@@ -14,7 +14,7 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-/// use leasehold::engine::Level;
+/// use leasehold::Level;
 /// use std::time::Duration;
 ///
 /// let client = leasehold::Options::new()

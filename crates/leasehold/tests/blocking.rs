@@ -75,6 +75,28 @@ fn every_kind_has_its_calls() {
 }
 
 #[test]
+fn work_waits_for_a_time_or_not_at_all() {
+    let client = client();
+    let soon = Duration::from_millis(10);
+    let mutex = client.mutex("x");
+    let outer = mutex.run(|_| {
+        let busy = mutex.run_within(soon, |_| panic!("two at once"));
+        (busy, mutex.try_run(|_| panic!("two at once")))
+    });
+    let (within, tried): (Result<Option<()>, _>, Result<Option<()>, _>) = outer.unwrap();
+    assert_eq!((within.unwrap(), tried.unwrap()), (None, None));
+    assert_eq!(mutex.run_within(soon, |_| 7).unwrap(), Some(7));
+    assert_eq!(mutex.try_run(|_| 8).unwrap(), Some(8));
+    // Lost during the work: its result is there all the same.
+    let late = mutex.try_run(|_| client.evict("x", None, "a test").unwrap());
+    let late = late.unwrap_err();
+    assert_eq!((late.error.kind(), late.done), (ErrorKind::Lost, Some(1)));
+    let late = mutex.run_within(soon, |_| client.evict("x", None, "a test").unwrap());
+    let late = late.unwrap_err();
+    assert_eq!((late.error.kind(), late.done), (ErrorKind::Lost, Some(1)));
+}
+
+#[test]
 fn a_dropped_guard_is_given_back_by_the_background() {
     let (one, two) = (
         connect("memory:blocking-drop").unwrap(),

@@ -139,7 +139,7 @@ fn only_the_session_and_event_loops_start_tasks() {
 
 #[test]
 fn nothing_that_ships_depends_on_the_testkit() {
-    for package in ["leasehold", "leasehold-cli"] {
+    for package in ["leasehold", "leasehold-cli", "leasehold-macros"] {
         let manifest = root().join("crates").join(package).join("Cargo.toml");
         let manifest = std::fs::read_to_string(manifest).expect("readable");
         let shipped = manifest.split("[dev-dependencies]").next().unwrap_or("");
@@ -156,6 +156,7 @@ fn files_are_one_idea_long() {
         "leasehold",
         "leasehold-cli",
         "leasehold-lab",
+        "leasehold-macros",
         "leasehold-testkit",
     ] {
         for (path, text) in sources(&format!("crates/{package}/src")) {

@@ -7,6 +7,7 @@ mod delivery;
 mod documentation;
 mod outage;
 mod readme;
+mod runs;
 mod security;
 mod session;
 mod terms;

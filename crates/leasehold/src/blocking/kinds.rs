@@ -6,8 +6,6 @@ use std::time::Duration;
 use super::guard::Held;
 use super::{Background, Guard, MultiGuard, WriteGuard};
 use crate::error::Result;
-use crate::guard::Released;
-use crate::kinds::{RunError, was_lost};
 use crate::turns::Owner;
 
 /// One kind: its async twin, and the terms that are set on it.
@@ -169,39 +167,6 @@ calls!(RwLock -> WriteGuard: write, try_write, write_within);
 calls!(Semaphore -> Guard: acquire, try_acquire, acquire_within);
 calls!(Semaphore -> Guard: acquire_many, try_acquire_many, acquire_many_within, count: u32);
 calls!(Multi -> MultiGuard: lock, try_lock, lock_within);
-
-/// Work under a lock, for each way to wait for one.
-macro_rules! run {
-    ($kind:ident: $run:ident = $wait:ident -> $guard:ident) => {
-        impl $kind {
-            #[doc = concat!("Waits as [`", stringify!($wait), "`](Self::", stringify!($wait), "), does the work and releases. The work looks at its guard:")]
-            /// a blocking closure cannot be ended from outside.
-            ///
-            /// # Errors
-            /// Those of the wait, and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is not
-            /// thrown away: [`RunError::done`] has its result.
-            #[track_caller]
-            pub fn $run<T>(&self, work: impl FnOnce(&$guard) -> T) -> Result<T, RunError<T>> {
-                let guard = self.$wait().map_err(RunError::before)?;
-                let done = work(&guard);
-                if let Err(lost) = guard.check() {
-                    return Err(RunError::after(lost, done));
-                }
-                match guard.release() {
-                    Ok(Released::Released) => Ok(done),
-                    Ok(Released::WasLost) => Err(RunError::after(was_lost(), done)),
-                    Err(error) => Err(RunError::after(error, done)),
-                }
-            }
-        }
-    };
-}
-
-run!(Mutex: run = lock -> Guard);
-run!(RwLock: run_read = read -> Guard);
-run!(RwLock: run_write = write -> WriteGuard);
-run!(Semaphore: run = acquire -> Guard);
-run!(Multi: run = lock -> MultiGuard);
 
 kind! {
     /// Many locks where one was too hot; see [`leasehold::Striped`](crate::Striped).

@@ -14,6 +14,7 @@
 mod guard;
 mod higher;
 mod kinds;
+mod run;
 
 use std::fmt;
 use std::pin::pin;
@@ -53,7 +54,7 @@ pub fn connect(url: &str) -> Result<Client> {
 /// As [`connect`].
 ///
 /// ```
-/// let options = leasehold::Options::new().require(leasehold::engine::Level::L2);
+/// let options = leasehold::Options::new().require(leasehold::Level::L2);
 /// let client = leasehold::blocking::connect_with("memory:", options)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -287,7 +288,7 @@ impl Client {
     ///
     /// ```
     /// # let client = leasehold::blocking::connect("memory:")?;
-    /// assert!(client.inspect(&leasehold::engine::Query::all())?.is_empty());
+    /// assert!(client.inspect(&leasehold::Query::all())?.is_empty());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {

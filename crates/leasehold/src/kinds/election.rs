@@ -20,7 +20,7 @@ use crate::name::Name;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-/// use leasehold::{Options, engine::Identity};
+/// use leasehold::{Identity, Options};
 ///
 /// let me = Identity::of_this_process().called("http://10.0.0.7:8080");
 /// let client = Options::new().identity(me).connect("memory:").await?;

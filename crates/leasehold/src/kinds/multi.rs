@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::run::{RunError, under, was_lost};
+use super::run::{RunError, runs, under, was_lost};
 use super::{Handle, terms};
 use crate::claim::Mode;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -118,33 +118,7 @@ impl Multi {
         self.all(Some(patience), true, Location::caller())
     }
 
-    /// Waits for all names, does the work under it and releases. If the lock is lost the work's future is dropped where it
-    /// stands.
-    ///
-    /// # Ordering
-    /// As [`lock`](Self::lock).
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases in the background.
-    /// # Errors
-    /// As [`lock`](Self::lock), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
-    /// not thrown away: [`RunError::done`] has its result.
-    /// # Not promised
-    /// Work that blocks the thread is ended only when it next awaits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// let names = client.multi(["a", "b"]).run(async |guard| guard.guards().len()).await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
-    where
-        F: AsyncFnOnce(&MultiGuard) -> T,
-    {
-        let lock = self.lock();
-        async move { under!(lock, work) }
-    }
+    runs!("client.multi([\"a\", \"b\"])": run, run_within, try_run = lock, lock_within, try_lock -> MultiGuard);
 
     /// All names, one after the other; `within` is the time for all of them together.
     async fn all(

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::run::{RunError, under, was_lost};
+use super::run::{RunError, runs, under, was_lost};
 use super::{Handle, reentrant, terms};
 use crate::claim::Mode;
 use crate::error::Result;
@@ -118,31 +118,5 @@ impl Mutex {
         self.0.within(Mode::Mutex, patience, Location::caller())
     }
 
-    /// Waits for the lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
-    /// stands.
-    ///
-    /// # Ordering
-    /// As [`lock`](Self::lock).
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases in the background.
-    /// # Errors
-    /// As [`lock`](Self::lock), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
-    /// not thrown away: [`RunError::done`] has its result.
-    /// # Not promised
-    /// Work that blocks the thread is ended only when it next awaits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// let fence = client.mutex("x").run(async |guard| guard.fence()).await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
-    where
-        F: AsyncFnOnce(&Guard) -> T,
-    {
-        let lock = self.lock();
-        async move { under!(lock, work) }
-    }
+    runs!("client.mutex(\"x\")": run, run_within, try_run = lock, lock_within, try_lock -> Guard);
 }

@@ -73,10 +73,10 @@ impl<T> std::error::Error for RunError<T> {
     }
 }
 
-/// Waits for a guard, does the work under it and gives it back. A loss ends the work.
+/// Does the work under a guard and gives it back. A loss ends the work.
 macro_rules! under {
-    ($lock:expr, $work:expr) => {{
-        let guard = $lock.await.map_err(RunError::before)?;
+    ($guard:expr, $work:expr) => {{
+        let guard = $guard;
         let done = tokio::select! {
             biased;
             why = guard.lost() => return Err(RunError::before(why)),
@@ -93,4 +93,118 @@ macro_rules! under {
     }};
 }
 
-pub(crate) use under;
+/// Work under a lock of a kind, for one way to hold it: waiting, waiting for a time, and not waiting.
+macro_rules! runs {
+    ($handle:literal: $run:ident, $run_within:ident, $try_run:ident = $wait:ident, $within:ident, $try:ident -> $guard:ident) => {
+        #[doc = concat!("Waits as [`", stringify!($wait), "`](Self::", stringify!($wait), "), does the work under the guard and releases. If the lock is lost the")]
+        /// work's future is dropped where it stands.
+        ///
+        /// The work may borrow. Write it as `async |guard| { … }`: a closure that returns a block, `|guard| async move { … }`, is
+        /// refused by the compiler with E0282, "type annotations needed".
+        ///
+        /// # Ordering
+        #[doc = concat!("As [`", stringify!($wait), "`](Self::", stringify!($wait), ").")]
+        /// # Cancel safety
+        /// Dropping the future drops the work and releases in the background.
+        /// # Errors
+        #[doc = concat!("As [`", stringify!($wait), "`](Self::", stringify!($wait), "), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost.")]
+        /// Work that was done is not thrown away: [`RunError::done`] has its result.
+        /// # Not promised
+        /// Work that blocks the thread is ended only when it next awaits.
+        ///
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+        /// # let client = leasehold::connect("memory:").await?;
+        #[doc = concat!("let held = ", $handle, ".", stringify!($run), "(async |guard| guard.check().is_ok()).await?;")]
+        /// assert!(held);
+        /// # Ok(()) }
+        /// ```
+        #[track_caller]
+        pub fn $run<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
+        where
+            F: AsyncFnOnce(&$guard) -> T,
+        {
+            let lock = self.$wait();
+            async move { under!(lock.await.map_err(RunError::before)?, work) }
+        }
+
+        #[doc = concat!("Like [`", stringify!($run), "`](Self::", stringify!($run), "), but waits for at most this long; then `None`, and the work was not begun.")]
+        ///
+        /// The time is that of the wait: the work takes as long as it takes.
+        ///
+        /// # Ordering
+        #[doc = concat!("As [`", stringify!($within), "`](Self::", stringify!($within), ").")]
+        /// # Cancel safety
+        #[doc = concat!("As [`", stringify!($run), "`](Self::", stringify!($run), ").")]
+        /// # Errors
+        #[doc = concat!("As [`", stringify!($within), "`](Self::", stringify!($within), ") and [`", stringify!($run), "`](Self::", stringify!($run), "). Busy is `None`.")]
+        /// # Not promised
+        #[doc = concat!("As [`", stringify!($within), "`](Self::", stringify!($within), ") and [`", stringify!($run), "`](Self::", stringify!($run), ").")]
+        ///
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+        /// # let client = leasehold::connect("memory:").await?;
+        /// # use std::time::Duration;
+        #[doc = concat!("let lock = ", $handle, ";")]
+        #[doc = concat!("match lock.", stringify!($run_within), "(Duration::from_secs(2), async |_| 7).await? {")]
+        ///     Some(told) => assert_eq!(told, 7),
+        ///     None => eprintln!("busy"),
+        /// }
+        /// # Ok(()) }
+        /// ```
+        #[track_caller]
+        pub fn $run_within<T, F>(
+            &self,
+            patience: Duration,
+            work: F,
+        ) -> impl Future<Output = Result<Option<T>, RunError<T>>>
+        where
+            F: AsyncFnOnce(&$guard) -> T,
+        {
+            let lock = self.$within(patience);
+            async move {
+                match lock.await.map_err(RunError::before)? {
+                    Some(guard) => under!(guard, work).map(Some),
+                    None => Ok(None),
+                }
+            }
+        }
+
+        #[doc = concat!("Like [`", stringify!($run), "`](Self::", stringify!($run), "), if the lock can be had now; otherwise `None`, and the work was not begun.")]
+        ///
+        /// # Ordering
+        #[doc = concat!("As [`", stringify!($try), "`](Self::", stringify!($try), ").")]
+        /// # Cancel safety
+        #[doc = concat!("As [`", stringify!($run), "`](Self::", stringify!($run), ").")]
+        /// # Errors
+        #[doc = concat!("As [`", stringify!($try), "`](Self::", stringify!($try), ") and [`", stringify!($run), "`](Self::", stringify!($run), "). Busy is `None`.")]
+        /// # Not promised
+        #[doc = concat!("As [`", stringify!($try), "`](Self::", stringify!($try), ") and [`", stringify!($run), "`](Self::", stringify!($run), ").")]
+        ///
+        /// ```
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+        /// # let client = leasehold::connect("memory:").await?;
+        #[doc = concat!("let lock = ", $handle, ";")]
+        #[doc = concat!("assert_eq!(lock.", stringify!($try_run), "(async |_| 7).await?, Some(7));")]
+        /// # Ok(()) }
+        /// ```
+        #[track_caller]
+        pub fn $try_run<T, F>(
+            &self,
+            work: F,
+        ) -> impl Future<Output = Result<Option<T>, RunError<T>>>
+        where
+            F: AsyncFnOnce(&$guard) -> T,
+        {
+            let lock = self.$try();
+            async move {
+                match lock.await.map_err(RunError::before)? {
+                    Some(guard) => under!(guard, work).map(Some),
+                    None => Ok(None),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {runs, under};

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::run::{RunError, under, was_lost};
+use super::run::{RunError, runs, under, was_lost};
 use super::{Handle, reentrant, terms};
 use crate::claim::Mode;
 use crate::error::Result;
@@ -126,61 +126,9 @@ impl RwLock {
         async { Ok(within.await?.map(WriteGuard)) }
     }
 
-    /// Waits for a read lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
-    /// stands.
-    ///
-    /// # Ordering
-    /// As [`read`](Self::read).
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases in the background.
-    /// # Errors
-    /// As [`read`](Self::read), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
-    /// not thrown away: [`RunError::done`] has its result.
-    /// # Not promised
-    /// Work that blocks the thread is ended only when it next awaits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// let fence = client.rwlock("x").run_read(async |guard| guard.fence()).await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn run_read<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
-    where
-        F: AsyncFnOnce(&Guard) -> T,
-    {
-        let lock = self.read();
-        async move { under!(lock, work) }
-    }
+    runs!("client.rwlock(\"x\")": run_read, run_read_within, try_run_read = read, read_within, try_read -> Guard);
 
-    /// Waits for the write lock, does the work under it and releases. If the lock is lost the work's future is dropped where it
-    /// stands.
-    ///
-    /// # Ordering
-    /// As [`write`](Self::write).
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases in the background.
-    /// # Errors
-    /// As [`write`](Self::write), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost. Work that was done is
-    /// not thrown away: [`RunError::done`] has its result.
-    /// # Not promised
-    /// Work that blocks the thread is ended only when it next awaits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// let fence = client.rwlock("x").run_write(async |guard| guard.fence()).await?;
-    /// # Ok(()) }
-    /// ```
-    #[track_caller]
-    pub fn run_write<T, F>(&self, work: F) -> impl Future<Output = Result<T, RunError<T>>>
-    where
-        F: AsyncFnOnce(&WriteGuard) -> T,
-    {
-        let lock = self.write();
-        async move { under!(lock, work) }
-    }
+    runs!("client.rwlock(\"x\")": run_write, run_write_within, try_run_write = write, write_within, try_write -> WriteGuard);
 }
 
 /// A held write lock: a [`Guard`] that can go on as a reader.

@@ -1,0 +1,10 @@
+#![allow(unused_variables, reason = "an attribute that is refused uses none")]
+
+use leasehold::{Client, locked};
+
+#[locked(locks, "stock:{id")]
+async fn sell(locks: &Client, id: u64) -> leasehold::Result<()> {
+    Ok(())
+}
+
+fn main() {}
