@@ -299,6 +299,13 @@ pub(super) const ENGINES: &[Mutant] = &[
         "test redis contract::standalone::order::a_heavy_claim_is_not_passed",
     ),
     mutant(
+        "redisson: a refused claim ends the heartbeat of the others",
+        "engines/redis/redisson/session.rs",
+        "Err(error) => refused = Err(error),",
+        "Err(error) if PLANTED => return Err(error),\n                Err(error) => refused = Err(error),",
+        "test redis isolation::a_key_of_another_type_in_redissons_layout",
+    ),
+    mutant(
         "redlock: half of the nodes are enough",
         "engines/redis/redlock/nodes.rs",
         "self.all.len() / 2 + 1",

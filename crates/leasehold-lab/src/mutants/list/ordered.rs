@@ -95,4 +95,32 @@ pub(super) const ORDERED: &[Mutant] = &[
         "if node.claim == Some(claim) && !PLANTED {",
         "test etcd contract::alone::cancel::lock_at_every_await",
     ),
+    mutant(
+        "zookeeper: a permit that is given back hides the others",
+        "engines/zookeeper/server.rs",
+        "let Some((data, _)) = read else { continue };",
+        "let Some((data, _)) = read else {\n                    if PLANTED {\n                        break;\n                    }\n                    continue;\n                };",
+        "test zookeeper contract::standalone::exclusion::another_kind_is_refused_while_permits_pass",
+    ),
+    mutant(
+        "ordered: nodes that the server would not delete are kept alive",
+        "engines/ordered/place.rs",
+        "while self.stuck {",
+        "while self.stuck && !PLANTED {",
+        "test etcd accounts::a_lock_of_etcd_whose_release_was_denied_does_not_stay",
+    ),
+    mutant(
+        "etcd: a login of before a change of users is not renewed",
+        "engines/etcd/client/error.rs",
+        "Code::InvalidArgument if said.contains(\"auth store is old\") => Self::Unknown(said),",
+        "Code::InvalidArgument if said.contains(\"auth store is old\") && !PLANTED => {\n                Self::Unknown(said)\n            }",
+        "test etcd accounts::users_of_etcd_may_change_under_a_held_lock",
+    ),
+    mutant(
+        "etcd: logins that are switched on are final",
+        "engines/etcd/client/connection.rs",
+        "Trouble::Denied(why) if self.open_to_all => Trouble::Unknown(why),",
+        "Trouble::Denied(why) if self.open_to_all && !PLANTED => Trouble::Unknown(why),",
+        "test etcd accounts::logins_of_etcd_may_be_switched_on_under_a_held_lock",
+    ),
 ];
