@@ -96,6 +96,36 @@ async fn etcdctl_excludes_and_hands_over_both_ways() {
     other.kill();
 }
 
+/// It waits for a writer that goes on as a reader, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcdctl_waits_for_a_reader_that_was_a_writer() {
+    let client = ours().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let held = dir.path().join("held");
+    let writer = client.rwlock("d").write().await.expect("free");
+    let mut ctl = server().ctl();
+    let ctl = ctl.args(["lock", "--ttl=3", "d", "touch"]).arg(&held);
+    let other = Process::start(ctl);
+    waiting(&client, "d", 1).await;
+    let reader = writer.downgrade().await.expect("it is held");
+    // Time enough for an event to reach it.
+    for _ in 0..50 {
+        let between = client.mutex("between").lock().await.expect("free");
+        let _ = between.release().await.expect("released");
+        assert!(!held.exists(), "etcdctl holds beside a reader");
+    }
+    assert_eq!(
+        reader.release().await.expect("released"),
+        Released::Released
+    );
+    eventually("etcdctl holds", async || match held.exists() {
+        true => Ok(()),
+        false => Err("it waits".to_owned()),
+    })
+    .await;
+    drop(other);
+}
+
 /// A name of ours with a prefix is a name of theirs with a slash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prefix_is_the_start_of_the_others_names() {

@@ -229,6 +229,8 @@ impl Server for EtcdServer {
         Ok(deleted || tries.load(Ordering::Relaxed) > 1)
     }
 
+    /// A mutex of Go looks at nothing but the age of keys: one that waits behind the writer would not wait for the younger
+    /// key of its reader. With such a waiter in the line the writer's key stays, and keeps readers out as well.
     async fn downgrade(
         &self,
         room: &str,
@@ -236,20 +238,35 @@ impl Server for EtcdServer {
         new: &New<'_>,
     ) -> Result<Option<String>, Fail> {
         let (key, created) = split(old);
-        let old = format!("{room}{key}");
+        let writer = format!("{room}{key}");
         let reader = names::downgraded(self.lease, new.claim, created);
         let (own, value) = (format!("{room}{reader}"), self.pack(new.data));
-        let swapped = self.txn(|| {
-            let swap = Txn::new().if_made_at(&old, created).delete(&old);
-            swap.put(&own, &value, self.lease).otherwise(range(&own))
-        });
-        let swapped = swapped.await?;
-        if swapped.succeeded {
-            return Ok(Some(node_name(&reader, revision(&swapped))));
+        loop {
+            let (found, seen) = self.range(whole(room, true)).await?;
+            let line = names::nodes(room, &found);
+            let is_go = |node: &Node| node.kind == Kind::Mutex && node.claim.is_none();
+            if line.iter().any(is_go) && line.iter().any(|node| node.name == old) {
+                return Ok(Some(old.to_owned()));
+            }
+            let swapped = self.txn(|| {
+                let swap = Txn::new().if_made_at(&writer, created);
+                let swap = swap.if_none_after(room, seen).delete(&writer);
+                let swap = swap.put(&own, &value, self.lease);
+                swap.otherwise(range(&own)).otherwise(range(&writer))
+            });
+            let swapped = swapped.await?;
+            if swapped.succeeded {
+                return Ok(Some(node_name(&reader, revision(&swapped))));
+            }
+            let found: Vec<_> = ranges(&swapped).iter().map(|keys| keys.first()).collect();
+            match found[..] {
+                // The request whose answer was lost may have done it.
+                [Some(made), _] => return Ok(Some(node_name(&reader, made.create_revision))),
+                // Another claim has joined meanwhile.
+                [None, Some(still)] if still.create_revision == created => {}
+                _ => return Ok(None),
+            }
         }
-        // The request whose answer was lost may have done it.
-        let found = ranges(&swapped).into_iter().flatten().next();
-        Ok(found.map(|found| node_name(&reader, found.create_revision)))
     }
 
     async fn conflict(&self, claim: &Claim, line: &[Node]) -> Result<Option<Fail>, Fail> {

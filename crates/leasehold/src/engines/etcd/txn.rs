@@ -6,6 +6,10 @@ use super::client::proto::{
 };
 use super::names;
 
+/// Results of comparisons.
+const EQUAL: i32 = 0;
+const LESS: i32 = 2;
+
 /// A transaction to be.
 #[derive(Debug, Default)]
 pub(super) struct Txn(TxnRequest);
@@ -19,13 +23,17 @@ impl Txn {
         self.0
     }
 
-    fn compare(mut self, key: &str, range_end: Vec<u8>, target: Target) -> Self {
+    fn compare(self, key: &str, range_end: Vec<u8>, target: Target) -> Self {
+        self.compare_as(EQUAL, key, range_end, target)
+    }
+
+    fn compare_as(mut self, result: i32, key: &str, range_end: Vec<u8>, target: Target) -> Self {
         let by = match target {
             Target::Create(_) => 1,
             Target::Mod(_) => 2,
         };
         self.0.compare.push(Compare {
-            result: 0,
+            result,
             by,
             key: key.into(),
             target: Some(target),
@@ -47,6 +55,12 @@ impl Txn {
     /// If this key was last changed by this revision.
     pub(super) fn if_changed_at(self, key: &str, revision: i64) -> Self {
         self.compare(key, Vec::new(), Target::Mod(revision))
+    }
+
+    /// If every key that begins with this was made by this revision or an older one.
+    pub(super) fn if_none_after(self, start: &str, revision: i64) -> Self {
+        let younger = Target::Create(revision + 1);
+        self.compare_as(LESS, start, names::end(start.as_bytes()), younger)
     }
 
     /// If no key begins with this.
