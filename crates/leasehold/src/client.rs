@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::engine::{Engine, Guarantees, Identity, LineView, Query, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
+#[cfg(feature = "cached")]
+use crate::kinds::{Cached, Layer};
 use crate::kinds::{Election, Handle, Multi, Mutex, Once, RwLock, Semaphore, Stock, Striped};
 use crate::name::Name;
 use crate::options::Options;
@@ -70,6 +72,8 @@ struct Inner {
     who: Identity,
     terms: Terms,
     store: Option<Arc<dyn Store>>,
+    #[cfg(feature = "cached")]
+    layer: Arc<Layer>,
 }
 
 /// How a shutdown ended.
@@ -88,6 +92,7 @@ impl Client {
         who: Identity,
         terms: Terms,
         store: Option<Arc<dyn Store>>,
+        #[cfg(feature = "cached")] layer: Layer,
     ) -> Self {
         Self(Arc::new(Inner {
             turns,
@@ -95,6 +100,8 @@ impl Client {
             who,
             terms,
             store,
+            #[cfg(feature = "cached")]
+            layer: Arc::new(layer),
         }))
     }
 
@@ -221,8 +228,22 @@ impl Client {
         Once::new(lock, self.store(), keep, &self.0.who)
     }
 
+    /// A value that one process of the fleet loads and all of them use. Handles of one name and one type share what this client holds.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let answer = client.cached("answer").get_or_load(async || Ok::<_, leasehold::Error>(Some(42))).await?;
+    /// assert_eq!(answer.as_deref(), Some(&42));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "cached")]
+    pub fn cached<T: Send + Sync + 'static>(&self, name: impl AsRef<str>) -> Cached<T> {
+        Cached::new(self.clone(), self.0.layer.clone(), name.as_ref())
+    }
+
     /// Where kinds that remember something keep it; the reason if there is no such place.
-    fn store(&self) -> Result<Arc<dyn Store>> {
+    pub(crate) fn store(&self) -> Result<Arc<dyn Store>> {
         self.0.store.clone().ok_or_else(|| {
             let kind = self.0.engine.kind();
             let what = format!(

@@ -18,6 +18,7 @@
 //! | several names in one step | [`Multi`] |
 //! | one leader | [`Election`] |
 //! | work done once per key | [`Once`] |
+//! | a value loaded once for the fleet | `Cached` (feature `cached`) |
 //! | many keys, one lock too hot | [`Striped`] |
 //! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
@@ -90,6 +91,8 @@ pub use self::client::{Client, Shutdown, connect, guarantees};
 pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
+#[cfg(feature = "cached")]
+pub use self::kinds::{Cached, LoadError};
 pub use self::kinds::{
     Done, Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once, OnceError, Ran,
     RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,

@@ -11,6 +11,8 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
+#[cfg(feature = "cached")]
+mod cached;
 mod guard;
 mod higher;
 mod kinds;
@@ -24,6 +26,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+#[cfg(feature = "cached")]
+pub use self::cached::Cached;
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
 pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
@@ -267,6 +271,18 @@ impl Client {
     /// ```
     pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
         Once::new(self.client.once(key, keep), &self.background)
+    }
+
+    /// A value that one process of the fleet loads; see [`leasehold::Client::cached`](crate::Client::cached).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let answer = client.cached("answer").get_or_load(|| Ok::<_, leasehold::Error>(Some(42)))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "cached")]
+    pub fn cached<T: Send + Sync + 'static>(&self, name: impl AsRef<str>) -> Cached<T> {
+        Cached::new(self.client.cached(name), &self.background)
     }
 
     /// The verdict per fault, and what the engine can do.

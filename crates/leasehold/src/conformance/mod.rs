@@ -16,6 +16,8 @@
 //! ```
 
 pub mod asking;
+#[cfg(feature = "cached")]
+pub mod cached;
 pub mod cancel;
 pub mod election;
 pub mod ends;
@@ -241,6 +243,27 @@ pub fn fresh_name() -> String {
     )
 }
 
+/// The checks of the feature `cached`, where the library has it.
+#[cfg(feature = "cached")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tests_of_cached {
+    ($subject:expr) => {
+        $crate::conformance_tests! { @each $subject;
+            cached: one_of_many_misses_loads, failures_are_not_kept_and_values_end, the_old_value_is_told_while_one_reloads,
+                values_are_reloaded_early_and_forgotten, a_late_loader_writes_nothing, a_miss_at_every_await;
+        }
+    };
+}
+
+/// The checks of the feature `cached`, where the library has it.
+#[cfg(not(feature = "cached"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tests_of_cached {
+    ($subject:expr) => {};
+}
+
 /// Makes a `#[tokio::test]` of every check, for the engine that an async expression makes.
 ///
 /// ```
@@ -278,6 +301,7 @@ macro_rules! conformance_tests {
             raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
                 inspect_shows_holders_and_waiters, dropped_claim_then_release_leaves_nothing;
         }
+        $crate::__tests_of_cached! { $subject }
     };
     (@each $subject:expr; $($module:ident: $($check:ident),+ $(,)?;)+) => {
         $(mod $module {

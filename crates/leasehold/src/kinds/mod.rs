@@ -1,5 +1,7 @@
 //! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
+#[cfg(feature = "cached")]
+mod cached;
 mod election;
 mod multi;
 mod mutex;
@@ -17,6 +19,10 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+#[cfg(feature = "cached")]
+pub(crate) use self::cached::Layer;
+#[cfg(feature = "cached")]
+pub use self::cached::{Cached, LoadError};
 pub use self::election::{Election, Leader, Leaders, Leadership};
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;

@@ -46,4 +46,25 @@ pub(super) const KINDS: &[Mutant] = &[
         "lost = leadership.lost(), if !PLANTED => lost,",
         "test sql contract::sqlite::election::a_leader_that_lost_campaigns_again",
     ),
+    mutant(
+        "a miss that waited does not look again",
+        "kinds/cached/fetch.rs",
+        "let changed = judged.is_none() || found.written != judged;",
+        "let changed = !PLANTED && (judged.is_none() || found.written != judged);",
+        "test sql contract::sqlite::cached::one_of_many_misses_loads",
+    ),
+    mutant(
+        "a late loader tells what it loaded",
+        "kinds/cached/fetch.rs",
+        "Err(error) if error.kind() == ErrorKind::Lost => self.instead(guard, error).await,",
+        "Err(error) if error.kind() == ErrorKind::Lost && !PLANTED => {\n                self.instead(guard, error).await\n            }",
+        "test sql contract::sqlite::cached::a_late_loader_writes_nothing",
+    ),
+    mutant(
+        "all reload an old value",
+        "kinds/cached/mod.rs",
+        "let looking = due.then(|| held.begin_look()).flatten();",
+        "let looking = due.then(|| held.begin_look()).flatten();\n        if PLANTED && held.is_due(self.layer.now()) {\n            let guard = self.lock().lock().await?;\n            let _ = guard.release().await;\n        }",
+        "test sql contract::sqlite::cached::the_old_value_is_told_while_one_reloads",
+    ),
 ];
