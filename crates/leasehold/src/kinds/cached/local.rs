@@ -66,6 +66,8 @@ pub(super) struct Held<T> {
     /// The end of the value in the store.
     pub(super) end: Micros,
     looking: AtomicBool,
+    /// It was forgotten in this process.
+    over: AtomicBool,
 }
 
 impl<T> Held<T> {
@@ -92,6 +94,7 @@ impl<T> Held<T> {
             gone,
             end,
             looking: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -100,7 +103,7 @@ impl<T> Held<T> {
     }
 
     pub(super) fn is_fresh(&self, now: Micros) -> bool {
-        now < self.look
+        now < self.look && !self.over.load(Ordering::Acquire)
     }
 
     pub(super) fn is_there(&self, now: Micros) -> bool {
@@ -178,7 +181,10 @@ impl Layer {
         self.cells().insert(key.clone(), cell).await;
     }
 
-    pub(super) async fn forget(&self, key: &Key) {
+    pub(super) async fn forget<T: Send + Sync + 'static>(&self, key: &Key) {
+        if let Some(held) = self.get::<T>(key).await {
+            held.over.store(true, Ordering::Release);
+        }
         self.cells().invalidate(key).await;
     }
 

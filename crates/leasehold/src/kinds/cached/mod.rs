@@ -5,8 +5,7 @@ mod fetch;
 mod local;
 
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,8 +14,8 @@ use serde::de::DeserializeOwned;
 pub use self::error::LoadError;
 pub(crate) use self::local::Layer;
 use self::local::{Held, Key};
-use super::Mutex;
 use crate::client::Client;
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::store;
 
@@ -57,7 +56,8 @@ pub struct Cached<T> {
     layer: Arc<Layer>,
     key: Key,
     settings: Settings,
-    of: PhantomData<fn() -> T>,
+    /// What this handle told last: a look into the layer takes several times as long as the rest of a hit.
+    last: Mutex<Option<Arc<Held<T>>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
                 local: Duration::from_secs(1),
                 lease: None,
             },
-            of: PhantomData,
+            last: Mutex::default(),
         }
     }
 
@@ -167,18 +167,34 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
         F: AsyncFnOnce() -> Result<Option<T>, E>,
     {
         let now = self.layer.now();
+        if let Some(value) = self.last(now) {
+            return Ok(value);
+        }
         match self.layer.get::<T>(&self.key).await {
-            Some(held) if held.is_fresh(now) => Ok(held.value()),
+            Some(held) if held.is_fresh(now) => {
+                if let Ok(mut last) = self.last.try_lock() {
+                    *last = Some(held.clone());
+                }
+                Ok(held.value())
+            }
             // In a box: a hit need not make room for what it does not do.
             Some(held) if held.is_there(now) => Box::pin(self.miss(Some(held), load)).await,
             held => {
                 // The layer counts on a clock that stands still in suspend.
                 if held.is_some() {
-                    self.layer.forget(&self.key).await;
+                    self.layer.forget::<T>(&self.key).await;
                 }
                 Box::pin(self.miss(None, load)).await
             }
         }
+    }
+
+    /// What this handle told last, if it is still to be told without a look. Another task that has the handle's memory in its
+    /// hands is not waited for: the layer has it too.
+    fn last(&self, now: Micros) -> Option<Option<Arc<T>>> {
+        let last = self.last.try_lock().ok()?;
+        let held = last.as_ref().filter(|held| held.is_fresh(now))?;
+        Some(held.value())
     }
 
     async fn miss<E, F>(
@@ -217,7 +233,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
     /// Forgets the value, under its lock: waits for one who loads it, so that what was read before is not kept after.
     ///
     /// # Ordering
-    /// As [`Mutex::lock`].
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     /// # Cancel safety
     /// Dropping the future gives the lock back; the value may have been forgotten.
     /// # Errors
@@ -236,12 +252,12 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
         let store = self.client.store()?;
         let guard = self.lock().lock().await?;
         let forgotten = store::put(&*store, &guard, None, None).await;
-        self.layer.forget(&self.key).await;
+        self.layer.forget::<T>(&self.key).await;
         forgotten?;
         guard.release().await.map(drop)
     }
 
-    fn lock(&self) -> Mutex {
+    fn lock(&self) -> super::Mutex {
         let lock = self.client.mutex(format!("cached:{}", self.key.name()));
         match self.settings.lease {
             Some(lease) => lock.lease(lease),
@@ -271,7 +287,7 @@ impl<T> Clone for Cached<T> {
             layer: self.layer.clone(),
             key: self.key.clone(),
             settings: self.settings,
-            of: PhantomData,
+            last: Mutex::default(),
         }
     }
 }
