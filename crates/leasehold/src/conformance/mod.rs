@@ -25,6 +25,7 @@ pub mod exclusion;
 pub mod fences;
 pub mod isolation;
 pub mod kinds;
+pub mod meeting;
 pub mod once;
 pub mod order;
 pub mod raw;
@@ -293,6 +294,8 @@ macro_rules! conformance_tests {
             election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
             once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
                 a_duplicate_costs_one_round_trip;
+            meeting: a_latch_opens_for_all_who_wait, a_latch_at_every_await, all_arrive_and_all_go, a_member_that_gives_up_breaks_it,
+                a_dead_member_breaks_it, an_arrival_at_every_await;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
             cancel: lock_at_every_await, lock_that_is_never_polled_again, lock_while_waiting, lock_when_granted, try_lock_at_every_await,

@@ -67,4 +67,25 @@ pub(super) const KINDS: &[Mutant] = &[
         "let looking = due.then(|| held.begin_look()).flatten();\n        if PLANTED && held.is_due(self.layer.now()) {\n            let guard = self.lock().lock().await?;\n            let _ = guard.release().await;\n        }",
         "test sql contract::sqlite::cached::the_old_value_is_told_while_one_reloads",
     ),
+    mutant(
+        "a latch opens one count too soon",
+        "kinds/latch.rs",
+        "if looks.bear(self.left().await)? == Some(0) {",
+        "if looks.bear(self.left().await)?.is_some_and(|left| left <= u32::from(PLANTED)) {",
+        "test sql contract::sqlite::meeting::a_latch_opens_for_all_who_wait",
+    ),
+    mutant(
+        "a dead member has arrived",
+        "kinds/barrier/mod.rs",
+        "if record.fences.iter().all(there) {",
+        "if PLANTED || record.fences.iter().all(there) {",
+        "test sql contract::sqlite::meeting::a_dead_member_breaks_it",
+    ),
+    mutant(
+        "the first to arrive goes",
+        "kinds/barrier/mod.rs",
+        "Record { open, .. } if open == generation => {}",
+        "Record { open, .. } if open == generation && PLANTED => return Ok(()),\n                Record { open, .. } if open == generation => {}",
+        "test sql contract::sqlite::meeting::all_arrive_and_all_go",
+    ),
 ];
