@@ -1,5 +1,7 @@
 //! Leasehold and its peers side by side: prints ratios measured in one run.
 
+#[cfg(feature = "cached")]
+mod cached;
 mod command;
 #[cfg(feature = "consul")]
 mod consul;
@@ -103,6 +105,8 @@ type Part = fn(&Settings) -> Outcome<()>;
 const PARTS: &[(&str, Part)] = &[
     ("memory", memory::uncontended),
     ("memory-contended", memory::contended),
+    #[cfg(feature = "cached")]
+    ("cached", cached::hits),
     ("file", file::uncontended),
     ("linger", file::linger),
     ("processes", processes::contended),

@@ -1,13 +1,17 @@
 //! The way in: a client of one engine.
 
+mod higher;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Engine, Guarantees, Identity, LineView, Query, url_engine};
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::Result;
 use crate::fence::Fence;
-use crate::kinds::{Election, Handle, Multi, Mutex, Once, RwLock, Semaphore, Stock, Striped};
+#[cfg(feature = "cached")]
+use crate::kinds::Layer;
+use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::name::Name;
 use crate::options::Options;
 use crate::store::Store;
@@ -70,6 +74,8 @@ struct Inner {
     who: Identity,
     terms: Terms,
     store: Option<Arc<dyn Store>>,
+    #[cfg(feature = "cached")]
+    layer: Arc<Layer>,
 }
 
 /// How a shutdown ended.
@@ -88,6 +94,7 @@ impl Client {
         who: Identity,
         terms: Terms,
         store: Option<Arc<dyn Store>>,
+        #[cfg(feature = "cached")] layer: Layer,
     ) -> Self {
         Self(Arc::new(Inner {
             turns,
@@ -95,6 +102,8 @@ impl Client {
             who,
             terms,
             store,
+            #[cfg(feature = "cached")]
+            layer: Arc::new(layer),
         }))
     }
 
@@ -176,60 +185,6 @@ impl Client {
     /// ```
     pub fn striped(&self, name: impl AsRef<str>, stripes: u32) -> Striped {
         Striped::new(&self.0.turns, name.as_ref(), stripes, self.0.terms.clone())
-    }
-
-    /// A number in segments, each behind a lock of its own: stock that many buy at once.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// let stock = client.stock("item:42", 16);
-    /// stock.refill(100).await?;
-    /// assert!(stock.take(1).await?);
-    /// # Ok(()) }
-    /// ```
-    pub fn stock(&self, name: impl AsRef<str>, segments: u32) -> Stock {
-        Stock::new(self.striped(name, segments), self.store())
-    }
-
-    /// One leader at a time, in terms.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// client.election("scheduler").lead(async |leadership| {
-    ///     println!("leading in term {}", leadership.term());
-    /// }).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self.clone(), name.as_ref(), self.0.terms.lease)
-    }
-
-    /// Work that is done once per key within a time.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// # use std::time::Duration;
-    /// let once = client.once("mail:7", Duration::from_secs(86_400));
-    /// once.run(async |_| Ok::<_, leasehold::Error>("sent")).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
-        let lock = self.mutex(format!("once:{}", key.as_ref()));
-        Once::new(lock, self.store(), keep, &self.0.who)
-    }
-
-    /// Where kinds that remember something keep it; the reason if there is no such place.
-    fn store(&self) -> Result<Arc<dyn Store>> {
-        self.0.store.clone().ok_or_else(|| {
-            let kind = self.0.engine.kind();
-            let what = format!(
-                "{kind} has no store of values, which this kind needs beside the lock: give one to Options::store"
-            );
-            Error::new(ErrorKind::Unsupported, Step::Store, what)
-        })
     }
 
     /// The verdict per fault, and what the engine can do.

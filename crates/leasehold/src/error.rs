@@ -62,6 +62,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The grant ended without the caller releasing it.
     Lost,
+    /// A barrier broke: another member died or gave up.
+    Broken,
     /// The client was shut down, or the runtime that connected it is gone.
     Closed,
 }
@@ -77,6 +79,7 @@ impl ErrorKind {
         Self::TimedOut,
         Self::Unsupported,
         Self::Lost,
+        Self::Broken,
         Self::Closed,
     ];
 
@@ -95,6 +98,7 @@ impl ErrorKind {
             Self::TimedOut => "timed-out",
             Self::Unsupported => "unsupported",
             Self::Lost => "lost",
+            Self::Broken => "broken",
             Self::Closed => "closed",
         }
     }

@@ -18,6 +18,9 @@
 //! | several names in one step | [`Multi`] |
 //! | one leader | [`Election`] |
 //! | work done once per key | [`Once`] |
+//! | a value loaded once for the fleet | `Cached` (feature `cached`) |
+//! | all wait until so many are done | [`Latch`] |
+//! | so many arrive, and all go | [`Barrier`] |
 //! | many keys, one lock too hot | [`Striped`] |
 //! | stock that many buy at once | [`Stock`] |
 //! | no async | [`blocking`] |
@@ -101,9 +104,11 @@ pub use self::error::{Error, ErrorKind, Result, Step};
 pub use self::fence::{Fence, Gate, Stale};
 pub use self::guard::{Guard, Released};
 pub use self::kinds::{
-    Done, Election, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once, OnceError, Ran,
-    RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
+    Barrier, Done, Election, Latch, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once,
+    OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
 };
+#[cfg(feature = "cached")]
+pub use self::kinds::{Cached, LoadError};
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::Options;
 pub use self::session::State;

@@ -34,6 +34,8 @@ pub struct Options {
     clock: Clock,
     patience: Option<Duration>,
     store: Option<Arc<dyn Store>>,
+    #[cfg(feature = "cached")]
+    in_process: Option<u64>,
 }
 
 /// How long a passing refusal is borne by a connect.
@@ -104,6 +106,19 @@ impl Options {
         self
     }
 
+    /// How many [cached](crate::Cached) values a process holds at most; 10,000 unless set. The least used make room.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::Options::new().cached_in_process(1_000_000).connect("memory:").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "cached")]
+    pub const fn cached_in_process(mut self, most: u64) -> Self {
+        self.in_process = Some(most);
+        self
+    }
+
     /// Connects to the engine of a URL, as [`connect`](crate::connect()).
     ///
     /// # Errors
@@ -135,7 +150,15 @@ impl Options {
         let mut terms = Terms::default();
         terms.lease = self.lease.unwrap_or(terms.lease);
         let turns = Turns::new(manager, self.bound, queues);
-        Ok(Client::new(turns, engine, who, terms, self.store))
+        Ok(Client::new(
+            turns,
+            engine,
+            who,
+            terms,
+            self.store,
+            #[cfg(feature = "cached")]
+            crate::kinds::Layer::of(self.clock, self.in_process),
+        ))
     }
 }
 

@@ -97,6 +97,36 @@ fn work_waits_for_a_time_or_not_at_all() {
 }
 
 #[test]
+fn threads_meet_and_load_once() {
+    let client = client();
+    let (step, done) = (client.barrier("step", 3), client.latch("done", 3));
+    #[cfg(feature = "cached")]
+    let loads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let _ = scope.spawn(|| {
+                assert!(step.arrive().unwrap().generation > 0);
+                #[cfg(feature = "cached")]
+                {
+                    let load = || {
+                        let _ = loads.fetch_add(1, Ordering::Relaxed);
+                        Ok::<_, leasehold::Error>(Some(5))
+                    };
+                    let value = client.cached("x").get_or_load(load).unwrap();
+                    assert_eq!(value.as_deref(), Some(&5));
+                }
+                done.count_down().unwrap()
+            });
+        }
+        assert!(done.wait_within(Duration::from_secs(60)).unwrap());
+    });
+    #[cfg(feature = "cached")]
+    assert_eq!(loads.load(Ordering::Relaxed), 1);
+    let early = step.arrive_within(Duration::from_millis(10)).unwrap();
+    assert_eq!(early, None);
+}
+
+#[test]
 fn a_dropped_guard_is_given_back_by_the_background() {
     let (one, two) = (
         connect("memory:blocking-drop").unwrap(),

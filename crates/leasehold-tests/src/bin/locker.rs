@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Clock;
-use leasehold::{Client, ErrorKind, Fence, Guard, Options, Result};
+use leasehold::{Client, Error, ErrorKind, Fence, Guard, Options, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
@@ -82,6 +84,7 @@ impl Worker {
             ["lost", name] => format!("lost {}", self.guards[name].lost().await),
             ["write", name, file] => write_fenced(file, self.guards[name].fence()),
             ["count", name, file, rounds] => self.count(name, file, rounds).await?,
+            ["cached", name, count] => self.cached(name, count.parse().expect("a number")).await?,
             ["shutdown"] => format!("{:?}", self.client.shutdown(Duration::from_secs(10)).await?),
             _ => panic!("unknown command {words:?}"),
         })
@@ -147,6 +150,28 @@ impl Worker {
             format!("{fence}:{}", wall + left.as_micros() as u64)
         });
         ends.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Misses a cached value so many times at once; says how many of them loaded.
+    async fn cached(&self, name: &str, count: usize) -> Result<String> {
+        let loads = Arc::new(AtomicUsize::new(0));
+        let mut misses = JoinSet::new();
+        for _ in 0..count {
+            let (cached, loads) = (self.client.cached::<String>(name), loads.clone());
+            let _ = misses.spawn(async move {
+                let load = async || {
+                    let _ = loads.fetch_add(1, Ordering::Relaxed);
+                    // The database takes its time.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    Ok::<_, Error>(Some("loaded".to_owned()))
+                };
+                cached.get_or_load(load).await
+            });
+        }
+        for told in misses.join_all().await {
+            assert_eq!(told?.as_deref().map(String::as_str), Some("loaded"));
+        }
+        Ok(format!("loads {}", loads.load(Ordering::Relaxed)))
     }
 
     fn hold(&mut self, name: &str, guard: Guard) -> String {

@@ -1,6 +1,9 @@
 //! Values behind a network that breaks.
 
+use std::process::Command;
+
 use leasehold::{Options, store};
+use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
 
@@ -39,4 +42,35 @@ async fn stock_adds_up_while_answers_are_lost() {
     );
     assert!(sold >= 20, "a lost answer is asked for again: {sold} of 30");
     assert!(proxy.connections() > 5, "the connection was cut");
+}
+
+/// Of 1,000 misses at once in four processes one loads.
+#[test]
+fn one_process_loads_for_the_fleet() {
+    let server = Redis::start();
+    for round in 0..3 {
+        let locker = || Command::new(env!("CARGO_BIN_EXE_locker"));
+        let start = |_| Process::start(locker().args([&server.url(), "10000"]));
+        let mut fleet: Vec<_> = (0..4).map(start).collect();
+        for process in &fleet {
+            assert_eq!(process.hear(), "ready");
+        }
+        for process in &mut fleet {
+            process.say(&format!("cached categories:{round} 250"));
+        }
+        let loads = fleet.iter().map(|process| {
+            let heard = process.hear();
+            let loads = heard.strip_prefix("loads ").map(str::parse::<usize>);
+            loads
+                .unwrap_or_else(|| panic!("{heard}"))
+                .expect("a number")
+        });
+        let loads: Vec<_> = loads.collect();
+        println!("round {round}: loads per process: {loads:?}");
+        assert_eq!(
+            loads.iter().sum::<usize>(),
+            1,
+            "loads in the fleet: {loads:?}"
+        );
+    }
 }

@@ -11,9 +11,12 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
+#[cfg(feature = "cached")]
+mod cached;
 mod guard;
 mod higher;
 mod kinds;
+mod meeting;
 mod run;
 
 use std::fmt;
@@ -25,9 +28,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+#[cfg(feature = "cached")]
+pub use self::cached::Cached;
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
 pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
+pub use self::meeting::{Barrier, Latch};
 use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -268,6 +274,40 @@ impl Client {
     /// ```
     pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
         Once::new(self.client.once(key, keep), &self.background)
+    }
+
+    /// A count that opens for all who wait; see [`leasehold::Client::latch`](crate::Client::latch).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// client.latch("ready", 1).count_down()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Latch {
+        Latch::new(self.client.latch(name, count), &self.background)
+    }
+
+    /// So many arrive, and all go; see [`leasehold::Client::barrier`](crate::Client::barrier).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// assert!(client.barrier("alone", 1).arrive()?.last);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn barrier(&self, name: impl AsRef<str>, count: u32) -> Barrier {
+        Barrier::new(self.client.barrier(name, count), &self.background)
+    }
+
+    /// A value that one process of the fleet loads; see [`leasehold::Client::cached`](crate::Client::cached).
+    ///
+    /// ```
+    /// # let client = leasehold::blocking::connect("memory:")?;
+    /// let answer = client.cached("answer").get_or_load(|| Ok::<_, leasehold::Error>(Some(42)))?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[cfg(feature = "cached")]
+    pub fn cached<T: Send + Sync + 'static>(&self, name: impl AsRef<str>) -> Cached<T> {
+        Cached::new(self.client.cached(name), &self.background)
     }
 
     /// The verdict per fault, and what the engine can do.

@@ -25,7 +25,7 @@ impl Wake for Bell {
 
 /// Polls a future at most `polls` times, each time only after it was woken, and then drops it. `between` runs after
 /// the first time it was not ready. Says whether the future was ready.
-async fn poll_times<T>(
+pub(super) async fn poll_times<T>(
     s: &Subject,
     future: impl Future<Output = T> + Send,
     polls: usize,
@@ -57,7 +57,7 @@ async fn poll_times<T>(
 }
 
 /// The line is empty, and another client can have the lock.
-async fn nothing_left(s: &Subject, other: &Client, name: &str) {
+pub(super) async fn nothing_left(s: &Subject, other: &Client, name: &str) {
     s.idle(name).await;
     let guard = s
         .soon("P9: another client can have it", other.mutex(name).lock())
@@ -66,7 +66,7 @@ async fn nothing_left(s: &Subject, other: &Client, name: &str) {
 }
 
 /// Runs `attempt` for 0 polls, 1 poll, … until it says it was ready.
-async fn for_every_k(mut attempt: impl AsyncFnMut(usize) -> bool) {
+pub(super) async fn for_every_k(mut attempt: impl AsyncFnMut(usize) -> bool) {
     for polls in 0..1000 {
         if attempt(polls).await {
             return;

@@ -16,6 +16,8 @@
 //! ```
 
 pub mod asking;
+#[cfg(feature = "cached")]
+pub mod cached;
 pub mod cancel;
 pub mod election;
 pub mod ends;
@@ -23,6 +25,7 @@ pub mod exclusion;
 pub mod fences;
 pub mod isolation;
 pub mod kinds;
+pub mod meeting;
 pub mod once;
 pub mod order;
 pub mod raw;
@@ -241,6 +244,27 @@ pub fn fresh_name() -> String {
     )
 }
 
+/// The checks of the feature `cached`, where the library has it.
+#[cfg(feature = "cached")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tests_of_cached {
+    ($subject:expr) => {
+        $crate::conformance_tests! { @each $subject;
+            cached: one_of_many_misses_loads, failures_are_not_kept_and_values_end, the_old_value_is_told_while_one_reloads,
+                values_are_reloaded_early_and_forgotten, a_late_loader_writes_nothing, a_miss_at_every_await;
+        }
+    };
+}
+
+/// The checks of the feature `cached`, where the library has it.
+#[cfg(not(feature = "cached"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tests_of_cached {
+    ($subject:expr) => {};
+}
+
 /// Makes a `#[tokio::test]` of every check, for the engine that an async expression makes.
 ///
 /// ```
@@ -271,6 +295,8 @@ macro_rules! conformance_tests {
             election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
             once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
                 a_duplicate_costs_one_round_trip;
+            meeting: a_latch_opens_for_all_who_wait, a_latch_at_every_await, all_arrive_and_all_go, a_member_that_gives_up_breaks_it,
+                a_dead_member_breaks_it, an_arrival_at_every_await;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,
                 readers_share_one_claim, shared_reads_are_bounded, linger_is_given_up_when_wanted, linger_is_reused;
             cancel: lock_at_every_await, lock_that_is_never_polled_again, lock_while_waiting, lock_when_granted, try_lock_at_every_await,
@@ -279,6 +305,7 @@ macro_rules! conformance_tests {
             raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
                 inspect_shows_holders_and_waiters, dropped_claim_then_release_leaves_nothing;
         }
+        $crate::__tests_of_cached! { $subject }
     };
     (@each $subject:expr; $($module:ident: $($check:ident),+ $(,)?;)+) => {
         $(mod $module {

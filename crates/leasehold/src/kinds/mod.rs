@@ -1,6 +1,11 @@
 //! The kinds of locks that callers use: each is a mode of claiming, on the same terms.
 
+mod barrier;
+#[cfg(feature = "cached")]
+mod cached;
 mod election;
+mod latch;
+mod looks;
 mod multi;
 mod mutex;
 mod once;
@@ -17,7 +22,13 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+pub use self::barrier::{Barrier, Passed};
+#[cfg(feature = "cached")]
+pub(crate) use self::cached::Layer;
+#[cfg(feature = "cached")]
+pub use self::cached::{Cached, LoadError};
 pub use self::election::{Election, Leader, Leaders, Leadership};
+pub use self::latch::Latch;
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;
 pub use self::once::{Done, Once, OnceError, Ran};

@@ -1,8 +1,8 @@
 //! A small place that remembers: values by name, each guarded by the fence of the lock of the same name.
 //!
 //! A [`Client`](crate::Client) has the store of its own URL (`memory:`, `redis:`, `postgres:`, `mysql:`, `sqlite:`); with an
-//! engine that has none, [`Options::store`](crate::Options::store) names another. [`Stock`](crate::Stock) and
-//! [`Once`](crate::Once) keep their state there.
+//! engine that has none, [`Options::store`](crate::Options::store) names another. [`Stock`](crate::Stock),
+//! [`Once`](crate::Once), [`Latch`](crate::Latch), [`Barrier`](crate::Barrier) and `Cached` keep their state there.
 //!
 //! # Contract
 //! - A key is the name of a lock, and a holder of that lock alone writes it, with the fence of its guard.
