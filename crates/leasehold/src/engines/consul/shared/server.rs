@@ -17,7 +17,7 @@ use super::super::names::node_name;
 use super::super::server::ConsulServer;
 use super::super::stored::{now, number_of, room_node, unstamp};
 use super::hall::{Hall, Phase, Place, Slot};
-use super::layout::Layout;
+use super::layout::{Layout, QUEUE};
 use super::room::{Room, room};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::engine::Inbox;
