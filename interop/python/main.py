@@ -76,6 +76,9 @@ class Kazoo:
             except NotEmptyError:
                 pass  # another client has come back already
             return "deleted"
+        if verb == "put":
+            self.client.create(name, bytes.fromhex("".join(words[2:])), makepath=True)
+            return "put"
         verb, _, kind = verb.partition("-")
         if verb in ("read", "write"):
             verb, kind = "lock", verb

@@ -96,7 +96,7 @@ async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::C
 fn explain(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     if error.use_stderr() {
-        say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        say_lines(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
         return Exit::Usage.code();
     }
     match print(&text) {
@@ -107,6 +107,11 @@ fn explain(error: &clap::Error) -> u8 {
 
 /// A line on stderr. A closed stderr is no reason to fail.
 fn say(text: &str) {
+    say_lines(&plain::line(text));
+}
+
+/// Lines of our own on stderr.
+fn say_lines(text: &str) {
     let _ = writeln!(std::io::stderr(), "leasehold: {}", plain::plain(text));
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::engine::{ClaimView, Clock, LineView};
 
-use crate::plain::cut;
+use crate::plain::{cut, line as plain_line};
 
 const HEAD: [&str; 9] = [
     "NAME", "FENCE", "MODE", "HOST", "PID", "SINCE", "LEASE", "LAPSES", "COMMAND",
@@ -40,15 +40,15 @@ fn row(line: &LineView, place: String, claim: &ClaimView, now: SystemTime) -> Ro
     let who = claim.who.as_ref();
     let told = |what: Option<String>| what.unwrap_or_else(|| "?".to_owned());
     [
-        line.name.to_string(),
+        plain_line(line.name.as_str()),
         place,
         claim.mode.to_string(),
-        told(who.map(|who| cut(&who.host, CELL))),
+        told(who.map(|who| cut(&plain_line(&who.host), CELL))),
         told(who.map(|who| who.pid.to_string())),
         since(claim, now),
         told(claim.lease.map(exact)),
         distance(claim.until, now),
-        told(who.map(|who| cut(&who.command, CELL))),
+        told(who.map(|who| cut(&plain_line(&who.command), CELL))),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! Secrets that other users must not see, and bytes that must not reach a terminal.
 
+use leasehold::engine::Identity;
+
 use crate::common::Place;
 
 const SECRET: &str = "hunter2";
@@ -46,6 +48,42 @@ fn a_reason_cannot_drive_the_holders_terminal() {
         !answer.err.contains(['\x1b', '\u{9b}', '\u{202e}']),
         "{answer:?}"
     );
+}
+
+/// A client with a program of its own says what it likes about itself.
+#[test]
+fn a_host_a_command_and_a_reason_begin_no_line() {
+    let place = Place::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let who = Identity::new("h\nbackup  17  mutex", 7, "c\td\nleasehold: y is free");
+    let options = leasehold::Options::new().identity(who);
+    let url = format!("sqlite:{}", place.path("locks.db").display());
+    let held = async {
+        let client = options.connect(&url).await.unwrap();
+        let guard = client.mutex("x").lock().await.unwrap();
+        (client, guard)
+    };
+    let runtime = runtime.unwrap();
+    let (_client, guard) = runtime.block_on(held);
+    let table = place.leasehold(&["--url", &url, "status"]).out;
+    assert_eq!(table.lines().count(), 2, "{table:?}");
+    assert!(
+        table.contains("h?backup") && table.contains("c?d?"),
+        "{table:?}"
+    );
+    let busy = place.leasehold(&["--url", &url, "run", "x", "--no-wait", "--", "true"]);
+    assert_eq!((busy.code, busy.err.lines().count()), (75, 1), "{busy:?}");
+    let holder = place.hold("z", &["--lease", "1h"], "sleep 1000");
+    let why = "over\nleasehold: all is well\u{ad}";
+    assert_eq!(place.leasehold(&["evict", "z", "--why", why]).code, 0);
+    let answer = holder.end();
+    assert!(
+        answer.err.contains("over?leasehold: all is well?"),
+        "{answer:?}"
+    );
+    drop(guard);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn version() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Plain,
-    /// The shortest session is Consul's own, 10 s.
+    /// The shortest session is Consul's own, 10 s, and so is the number of connections of an address, 200.
     Default,
     Secured,
     Guarded,
@@ -78,7 +78,7 @@ impl Consul {
         Self::alone(Form::Plain)
     }
 
-    /// A server whose shortest session is 10 s, as it is without configuration.
+    /// A server whose shortest session is 10 s, and that takes 200 connections, as it is without configuration.
     pub fn with_defaults() -> Self {
         Self::alone(Form::Default)
     }
@@ -105,9 +105,9 @@ impl Consul {
         let (dir, http) = (directory(), free_port());
         let path = dir.path().display();
         let https = (form == Form::Secured).then(free_port);
-        let shortest = match form {
-            Form::Default => "10s",
-            _ => "200ms",
+        let (shortest, connections) = match form {
+            Form::Default => ("10s", 200),
+            _ => ("200ms", 4000),
         };
         let tls = https.map_or(String::new(), |_| {
             certificates(dir.path());
@@ -135,7 +135,7 @@ impl Consul {
             "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "log_level": "WARN", "disable_update_check": true,
             "session_ttl_min": "{shortest}", "leave_on_terminate": false, "skip_leave_on_interrupt": true, {tls} {acl}
             "addresses": {{"http": "127.0.0.1 unix://{path}/http.sock"}},
-            "performance": {{"raft_multiplier": 1}}, "limits": {{"http_max_conns_per_client": 4000}},
+            "performance": {{"raft_multiplier": 1}}, "limits": {{"http_max_conns_per_client": {connections}}},
             "ports": {{"http": {http}, "https": {https_port}, "dns": -1, "grpc": -1, {grpc_tls}"serf_wan": -1,
             "server": {server}, "serf_lan": {lan}}}, {more}}}"#
         );

@@ -4,14 +4,14 @@ use leasehold::engine::Query;
 use leasehold::{Client, ErrorKind, Name, Options, Released, Result, State};
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
-const SESSIONS: &str = r#"session_prefix "" { policy = "write" }"#;
-const SEES_SESSIONS: &str = r#"session_prefix "" { policy = "read" }"#;
+pub(super) const SESSIONS: &str = r#"session_prefix "" { policy = "write" }"#;
+pub(super) const SEES_SESSIONS: &str = r#"session_prefix "" { policy = "read" }"#;
 const KEYS: &str = r#"key_prefix "locks/" { policy = "write" }"#;
 const SEES_KEYS: &str = r#"key_prefix "locks/" { policy = "read" }"#;
 const OTHER_KEYS: &str = r#"key_prefix "other/" { policy = "write" }"#;
 
 /// A token with these rules.
-fn token(server: &Consul, number: u32, rules: &[&str]) -> String {
+pub(super) fn token(server: &Consul, number: u32, rules: &[&str]) -> String {
     let rules = rules.join(" ").replace('"', "\\\"");
     let policy = format!(r#"{{"Name": "p{number}", "Rules": "{rules}"}}"#);
     let _ = server.ask("PUT", "acl/policy", &policy).expect("a policy");
@@ -27,7 +27,7 @@ async fn connect(server: &Consul, token: &str, prefix: &str) -> Result<Client> {
 }
 
 /// What the server answers to this token.
-fn say(
+pub(super) fn say(
     server: &Consul,
     token: &str,
     method: &str,

@@ -30,7 +30,9 @@ const URLS: &[&str] = &[
     "zookeeper://localhost",
     "etcd://localhost",
     "consul://localhost",
+    "consul://localhost?checks=serf",
     "consul://localhost?layout=consul",
+    "consul://localhost?layout=consul&checks=serf",
 ];
 
 #[test]
@@ -124,4 +126,18 @@ fn a_level_fits_its_verdicts() {
     let typo = leasehold::guarantees("postgres://app@localhost/db?failover=never");
     let typo = typo.expect_err("no such value").to_string();
     assert!(typo.contains("failover is possible or none"), "{typo}");
+}
+
+/// Gossip may end the session of a holder that runs: that is no level at which fences need not be checked.
+#[test]
+fn a_session_that_gossip_may_end_promises_less() {
+    for layout in ["", "&layout=consul"] {
+        let at = |checks: &str| {
+            let url = format!("consul://localhost?checks={checks}{layout}");
+            leasehold::guarantees(&url).expect("an engine")
+        };
+        assert_eq!(at("none").under(Fault::Partition), Verdict::Kept);
+        assert_eq!(at("serf").under(Fault::Partition), Verdict::Fenced);
+        assert!(at("serf").require(Level::L2).is_err());
+    }
 }

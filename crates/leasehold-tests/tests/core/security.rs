@@ -68,6 +68,7 @@ fn every_row_of_the_threat_model_names_a_test() {
         "ZooKeeper",
         "etcd",
         "Consul",
+        "Consul, layout=consul",
     ] {
         assert!(DOCS.contains(&format!("\n## {engine}")), "{engine}");
     }
@@ -93,6 +94,9 @@ const URLS: &[&str] = &[
     "consul://:hunter2@127.0.0.1:1/locks",
     "consul://127.0.0.1:1/locks?token=hunter2",
     "consuls://app:hunter2@127.0.0.1:1",
+    "consul://hunter2@127.0.0.1:1",
+    "redis://hunter2@127.0.0.1:1",
+    "redlock://hunter2@127.0.0.1:1,127.0.0.2:1,127.0.0.3:1",
     "consul+unix://:hunter2@/nonexistent/socket",
     "sqlite://app:hunter2@h/x",
     "file://app:hunter2@h/x",

@@ -156,3 +156,17 @@ async fn an_account_that_writes_keys_can_take_a_lock_away_and_fences_still_grow(
     let next = client.mutex(&name).lock().await.expect("free");
     assert!(next.fence() > guard.fence());
 }
+
+/// Without its colon a password would be a user, and no login would be sent: a server that lets everybody in would take it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_in_the_place_of_the_user_is_refused_and_not_shown() {
+    let server = Redis::start();
+    let url = server.url().replace("redis://", "redis://hunter2@");
+    let refused = leasehold::connect(&url).await.expect_err("no login");
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused}");
+    let said = format!("{refused} {refused:?}");
+    assert!(
+        said.contains("redis://:PASSWORD@HOST") && !said.contains("hunter2"),
+        "{said}"
+    );
+}

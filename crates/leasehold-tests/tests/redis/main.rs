@@ -7,6 +7,7 @@ mod contract;
 mod edge;
 mod forged;
 mod hazards;
+mod hostile_sentinel;
 mod isolation;
 mod lost_answers;
 mod many;

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::{Error, ErrorKind};
@@ -91,7 +93,7 @@ fn greet_mariadb(stream: &mut TcpStream) -> io::Result<()> {
         let count = query.matches("@@").count().max(1);
         let mut answer = columns(count);
         let number = u8::try_from(count + 3).expect("few");
-        answer.extend(packet(number, &b"\x071000000".repeat(count)));
+        answer.extend(packet(number, &b"\x0a4294967296".repeat(count)));
         answer.extend(packet(number + 1, b"\xfe\0\0\x02\0"));
         stream.write_all(&answer)?;
     }
@@ -107,4 +109,42 @@ async fn rows_of_mariadb_without_an_end_are_refused() {
     let url = format!("mysql://app@127.0.0.1:{}/db", server.port());
     let error = refusal(&url).await;
     assert!(error.to_string().contains("256 MiB"), "{error}");
+}
+
+/// It says that it takes packets of 4 GiB, and sends one row of that length. What is counted is the most that one
+/// connection took.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_packet_of_mariadb_is_refused() {
+    const PACKETS: u64 = 40;
+    let taken = Arc::new(AtomicU64::new(0));
+    let count = taken.clone();
+    let greet = move |stream: &mut TcpStream| {
+        greet_mariadb(stream)?;
+        let full = [b'a'; 0x1_0000];
+        for at in 0..PACKETS {
+            let number = u8::try_from(at + 4).expect("few");
+            stream.write_all(&[0xff, 0xff, 0xff, number])?;
+            // The first byte of 0xffffff is the row's: a text of eight bytes of length.
+            let head: &[u8] = if at == 0 {
+                b"\xfe\0\0\0\0\x01\0\0\0"
+            } else {
+                b""
+            };
+            stream.write_all(head)?;
+            let mut left = 0xff_ffff - head.len();
+            while left > 0 {
+                let part = left.min(full.len());
+                stream.write_all(&full[..part])?;
+                left -= part;
+            }
+            let _ = count.fetch_max((at + 1) * 0xff_ffff, Ordering::SeqCst);
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    };
+    let server = Flood::start(greet, Vec::new());
+    let url = format!("mysql://app@127.0.0.1:{}/db", server.port());
+    let error = refusal(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let taken = taken.load(Ordering::SeqCst);
+    assert!(taken < 64 * MIB, "{taken} bytes");
 }

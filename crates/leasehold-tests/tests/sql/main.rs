@@ -15,6 +15,7 @@ mod lost;
 mod lost_answers;
 mod network;
 mod overload;
+mod planted;
 mod roles;
 mod rule;
 mod runtimes;

@@ -9,14 +9,14 @@ use leasehold_testkit::servers::postgres::Postgres;
 
 use super::lockers::{fence, in_line, locker};
 
-async fn refused(url: &str) -> String {
+pub(super) async fn refused(url: &str) -> String {
     let error = leasehold::connect(url).await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     error.to_string()
 }
 
 /// A server on which `mallory` may create in the schema that every client uses.
-fn with_mallory() -> Postgres {
+pub(super) fn with_mallory() -> Postgres {
     let server = Postgres::start();
     let _ = server.sql(
         "CREATE ROLE mallory LOGIN; CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC; \
@@ -26,7 +26,7 @@ fn with_mallory() -> Postgres {
 }
 
 /// Makes our tables as `mallory`, and hangs something on them.
-fn plant(server: &Postgres, what: &str) {
+pub(super) fn plant(server: &Postgres, what: &str) {
     let schema = leasehold::sql::schema("postgres", "leasehold_").expect("a schema");
     let _ = server.sql(&format!("SET ROLE mallory; {schema} {what}"));
     let _ = server.sql(
@@ -35,10 +35,10 @@ fn plant(server: &Postgres, what: &str) {
     );
 }
 
-const STEAL: &str = "CREATE FUNCTION steal() RETURNS trigger LANGUAGE plpgsql AS \
+pub(super) const STEAL: &str = "CREATE FUNCTION steal() RETURNS trigger LANGUAGE plpgsql AS \
      $$ BEGIN INSERT INTO public.loot VALUES (current_user); RETURN NEW; END $$;";
 
-fn nothing_ran(server: &Postgres) {
+pub(super) fn nothing_ran(server: &Postgres) {
     assert_eq!(server.sql("SELECT count(*) FROM public.loot"), "0");
 }
 
@@ -245,7 +245,7 @@ fn ids_are_bound() {
     }
     let said = said();
     for part in [
-        "UPDATE leasehold_line",
+        "UPDATE \"public\".leasehold_line",
         "pg_notify",
         "leasehold_eviction",
         "leasehold_mail",

@@ -260,6 +260,17 @@ pub(super) fn bad(what: String) -> Error {
     Error::new(ErrorKind::Config, Step::Connect, what)
 }
 
+impl Url {
+    /// On servers whose logins are passwords or tokens alone, a user without a password may be one of them in the wrong place.
+    fn shown_user(&self) -> &str {
+        let misplaced = self.password.is_none() && self.user.is_some();
+        match misplaced && (self.scheme.starts_with("consul") || self.scheme.starts_with("red")) {
+            true => "***",
+            false => self.user().unwrap_or(""),
+        }
+    }
+}
+
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.scheme)?;
@@ -267,7 +278,7 @@ impl fmt::Display for Url {
             f.write_str("//")?;
         }
         if self.user.is_some() || self.password.is_some() {
-            f.write_str(self.user().unwrap_or(""))?;
+            f.write_str(self.shown_user())?;
             f.write_str(if self.password.is_some() {
                 ":***@"
             } else {

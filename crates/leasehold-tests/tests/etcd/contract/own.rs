@@ -173,6 +173,36 @@ async fn a_lock_of_another_layout_is_refused() {
     assert_eq!(left, ["foreign/write/1700000000000000000"]);
 }
 
+/// Keys of other programs below the prefix, and below names: a look at all locks shows those that are.
+#[tokio::test]
+async fn foreign_keys_break_no_look_at_etcd() {
+    use std::os::unix::ffi::OsStrExt;
+    let url = format!("{}?prefix=strange/", one().url());
+    let client = leasehold::connect(&url).await.expect("connected");
+    let long = format!("leasehold/1 1 1 10000 0 7 {} c", "h".repeat(70_000));
+    for (key, value) in [
+        (&b"strange/"[..], &b"\xff"[..]),
+        (b"strange/config", b"plain"),
+        (b"strange//", b""),
+        (b"strange/a/not-a-lease", b"\xff"),
+        (b"strange/a/deep/er/still", b""),
+        (b"strange/%zz/1", b""),
+        (b"strange/\xff\xfe/1", b"\xff"),
+        (b"strange/a/", b""),
+        (b"strange/fat/694d7f1d3a0d4b07", long.as_bytes()),
+        (b"strange/a/ffffffffffffffffffffffffffffffff", b""),
+    ] {
+        let [key, value] = [key, value].map(std::ffi::OsStr::from_bytes);
+        let put = one().ctl().arg("put").args([key, value]).output();
+        assert!(put.expect("it runs").status.success(), "{key:?}");
+    }
+    let guard = client.mutex("mine").lock().await.expect("free");
+    let lines = client.inspect(&Query::all()).await.expect("seen");
+    let mine = lines.iter().find(|line| line.name.as_str() == "mine");
+    assert_eq!(mine.expect("shown").holders[0].fence, Some(guard.fence()));
+    let _ = guard.release().await.expect("released");
+}
+
 /// Unknown options are named.
 #[test]
 fn an_option_that_is_not_known_is_refused() {

@@ -170,3 +170,46 @@ async fn a_lingering_holder_hears_of_a_newcomer() {
         drop(next.expect("told before a heartbeat").expect("granted"));
     }
 }
+
+/// Nodes of other programs in the directory of the locks, and below names: a look at all locks shows those that are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_nodes_break_no_look_at_zookeeper() {
+    let server = ZooKeeper::start();
+    let ours = client(&server.url()).await;
+    let mut kazoo = Process::start(python("kazoo").args([&server.address(), "3"]));
+    assert_eq!(kazoo.hear(), "ready");
+    let long = format!("leasehold/1 1 1 10000 0 7 {} c", "h".repeat(70_000));
+    let hex = |text: &[u8]| {
+        text.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    for (path, data) in [
+        ("config", &b"\xff\xfe"[..]),
+        ("a/b/c/d", b"deep"),
+        ("%zz/x", b""),
+        ("a/_c_not-a-uuid-lock-0000000001", b"\xff"),
+        (
+            "a/_c_00000000-0000-0000-0000-000000000000-lock-",
+            b"no number",
+        ),
+        (
+            "fat/_c_00000000-0000-0000-0000-000000000000-lock-0000000007",
+            long.as_bytes(),
+        ),
+        ("a/__SEMA", b""),
+        ("s/leases/x", b"\xff"),
+        ("s/locks", b"\xff"),
+    ] {
+        assert_eq!(
+            kazoo.ask(&format!("put /locks/{path} {}", hex(data))),
+            "put",
+            "{path}"
+        );
+    }
+    let guard = soon("free", ours.mutex("mine").lock()).await.expect("free");
+    let lines = ours.inspect(&Query::all()).await.expect("seen");
+    let mine = lines.iter().find(|line| line.name.as_str() == "mine");
+    assert_eq!(mine.expect("shown").holders[0].fence, Some(guard.fence()));
+    assert_eq!(guard.release().await.expect("released"), Released::Released);
+}

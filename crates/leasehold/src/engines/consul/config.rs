@@ -34,6 +34,8 @@ pub(super) struct Config {
     pub(super) serf: bool,
     /// Where the keys of Consul's own locks are, with `layout=consul`.
     pub(super) shared: Option<Layout>,
+    /// How many of those locks a client holds or waits for at most.
+    pub(super) locks: usize,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
 }
@@ -43,6 +45,10 @@ const PORT: u16 = 8500;
 
 /// The prefix of a URL without a path.
 const PREFIX: &str = "leasehold";
+
+/// Of the 200 connections that an agent takes of one address unless it is told otherwise, so many may wait for changes of
+/// locks of `consul lock`: the others are for renewals, and for other processes.
+const LOCKS: usize = 128;
 
 /// The lease of locks that set none.
 const LEASE: Duration = Duration::from_secs(10);
@@ -90,6 +96,14 @@ impl Config {
             Some(_) => return Err("checks is none or serf".to_owned()),
         };
         let shared = shared(&mut params, &path)?;
+        let locks = match params.take("locks").map(|text| text.parse()) {
+            None => LOCKS,
+            Some(Ok(_)) if shared.is_none() => {
+                return Err("locks is for the locks of `consul lock`: add layout=consul".to_owned());
+            }
+            Some(Ok(number)) if number > 0 => number,
+            Some(_) => return Err("locks is a number above 0".to_owned()),
+        };
         let config = Self {
             place,
             tls: tls(&mut params, wants_tls, env)?,
@@ -99,6 +113,7 @@ impl Config {
             prefix,
             serf,
             shared,
+            locks,
             lease: LEASE,
         };
         params
@@ -121,9 +136,18 @@ impl Config {
 
     /// The ACL rule that a request for this path needs.
     pub(super) fn rule(&self, path: &str) -> String {
-        match path.starts_with("session") {
-            true => r#"session_prefix "" { policy = "write" }"#.to_owned(),
-            false => format!(r#"key_prefix "{}/" {{ policy = "write" }}"#, self.prefix),
+        if path.starts_with("session") {
+            return r#"session_prefix "" { policy = "write" }"#.to_owned();
+        }
+        let own = format!(r#"key_prefix "{}/" {{ policy = "write" }}"#, self.prefix);
+        match &self.shared {
+            // The keys of names are beside those of our own.
+            Some(layout) if layout.start.is_empty() => {
+                format!(
+                    r#"key_prefix "NAME" {{ policy = "write" }} for the name of the lock, and {own}"#
+                )
+            }
+            _ => own,
         }
     }
 
@@ -225,6 +249,13 @@ fn tls(params: &mut Params, wanted: bool, env: Env<'_>) -> Result<Option<Tls>, S
 }
 
 fn token(url: &Url, params: &mut Params, env: Env<'_>) -> Result<Option<String>, String> {
+    if url.user().is_some() {
+        return Err(
+            "the URL has a user, and Consul knows tokens only: write a colon before the token, as in consul://:TOKEN@HOST, \
+             or name a file in token_file="
+                .to_owned(),
+        );
+    }
     let (given, file) = (params.take("token"), params.take("token_file"));
     let given = given.or_else(|| url.password().map(str::to_owned));
     let token = match (given, file) {

@@ -132,13 +132,28 @@ impl Engine for Consul {
 
     fn guarantees(&self) -> Guarantees {
         use Verdict::{Fenced, Kept};
-        Guarantees::new(
-            ConsulServer::KIND,
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
+        let promised = |engine, level, partition, scope| {
+            let verdicts = [Kept, Fenced, Kept, Kept, Kept, partition];
+            Guarantees::new(engine, level, verdicts).scope(scope)
+        };
+        let promised = match self.datacenter.http.config.serf {
+            false => promised(
+                ConsulServer::KIND,
+                Level::L2,
+                Kept,
+                "the clients of one datacenter with this prefix",
+            ),
+            // Gossip ends the sessions of a node that it does not hear, while the holder there runs on.
+            true => promised(
+                "consul, checks=serf",
+                Level::L1,
+                Fenced,
+                "the clients of one datacenter with this prefix, while gossip hears the nodes of their agents",
+            ),
+        };
+        promised.dead_holder(
+            "when its Consul session ends: twice the lease, of which 10 s is the shortest",
         )
-        .scope("the clients of one datacenter with this prefix")
-        .dead_holder("when its Consul session ends: twice the lease, of which 10 s is the shortest")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -51,6 +51,25 @@ impl Config {
     pub(super) fn read(url: &Url, params: &mut Params) -> std::result::Result<Self, Trouble> {
         let tls = Tls::of(params, url.scheme() == "rediss").map_err(Trouble::Config)?;
         let (shape, hosts, database) = place(url, params)?;
+        if url.user().is_some() && url.password().is_none() {
+            return Err(Trouble::Config(
+                "the URL has a user and no password, and then no login is sent: write redis://USER:PASSWORD@HOST, or \
+                 redis://:PASSWORD@HOST for the default user, with a colon before the password"
+                    .to_owned(),
+            ));
+        }
+        if let Shape::Sentinel {
+            login: Credentials::Fixed(login),
+            ..
+        } = &shape
+            && login.user.is_some()
+            && login.password.is_none()
+        {
+            return Err(Trouble::Config(
+                "sentinel_user and sentinel_password are a pair: give the password as well"
+                    .to_owned(),
+            ));
+        }
         let redisson = match params.take("layout").as_deref() {
             None | Some("own") => None,
             Some("redisson") => Some(Kinds::read(params)?),
@@ -260,10 +279,19 @@ mod tests {
             ("redis+sentinel://h", "MASTER-NAME"),
             ("redis+cluster://h/1", "database"),
             ("redis+unix://h/x", "socket"),
+            ("redis://hunter2@h", "colon"),
+            ("rediss://hunter2@h/1", "colon"),
+            ("redis+cluster://hunter2@h", "colon"),
+            ("redis+sentinel://hunter2@h/main", "colon"),
+            ("redis+sentinel://h/main?sentinel_user=hunter2", "pair"),
         ] {
             let error = config(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");
             assert!(error.to_string().contains(hint), "{url}: {error}");
+            assert!(
+                !format!("{error:?}").contains("hunter2"),
+                "{url}: {error:?}"
+            );
         }
     }
 }

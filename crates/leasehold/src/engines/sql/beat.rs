@@ -127,7 +127,7 @@ async fn renew(
 /// One transaction that locks the lines in the order of their keys, as every other does, reads them, and renews the
 /// claims that have time left.
 fn packet(world: &World, keys: &[Key], claims: &Batch, session: SessionId) -> String {
-    let (tables, d, now) = (&world.tables, world.tables.dialect, world.now());
+    let (tables, d, now) = (world.tables(), world.tables().dialect, world.now());
     let ids: Vec<_> = claims
         .iter()
         .map(|(_, claim)| d.id(claim.id.as_u128()))

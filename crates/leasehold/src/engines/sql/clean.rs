@@ -25,7 +25,7 @@ const AT_ONCE: u32 = 500;
 /// A name's next fence must stay above its last. So the floor is raised first, for all to see, and only the next
 /// round removes rows, those below the floor.
 pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trouble> {
-    let (t, now) = (&world.tables, world.now());
+    let (t, now) = (world.tables(), world.now());
     let clock = format!("(SELECT {now} AS now) AS clock");
     let rows = wire
         .run(&format!(
@@ -77,7 +77,7 @@ pub(super) async fn clean(world: &World, wire: &mut Wire) -> Result<Answer, Trou
 
 /// Removes some lines that are not locked, so that it does not wait.
 async fn remove(world: &World, wire: &mut Wire, which: &str) -> Result<(), Trouble> {
-    let (t, d) = (&world.tables, world.tables.dialect);
+    let (t, d) = (world.tables(), world.tables().dialect);
     let skip = match d.lock(Lock::Wait) {
         "" => String::new(),
         lock => format!("{lock} SKIP LOCKED"),

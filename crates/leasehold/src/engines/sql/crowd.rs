@@ -24,7 +24,7 @@ use crate::line::{LINE_MAX, Standing};
 
 /// Whether the line is worth trying: it was a crowd when this process last looked.
 pub(super) fn likely(world: &World, claim: &Claim) -> bool {
-    let here = world.tables.dialect.word() == "postgres";
+    let here = world.tables().dialect.word() == "postgres";
     here && claim.mode.capacity() == 1 && world.crowded.has(Key::of(&claim.name))
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn join(
         Value::Number(micros(claim.lease)),
     ];
     values.extend(world.bound_now().map(|at| Value::Number(at.now)));
-    let Some(row) = wire.row(&world.quick.join, &values).await? else {
+    let Some(row) = wire.row(&world.quick().join, &values).await? else {
         return Ok(None);
     };
     let look_again = std::time::Duration::from_micros(number(&row, 1)?);
@@ -66,7 +66,7 @@ pub(super) async fn leave(
     if let Some(at) = world.bound_now() {
         values.extend([at.now, at.floor].map(Value::Number));
     }
-    let Some(row) = wire.row(&world.quick.leave, &values).await? else {
+    let Some(row) = wire.row(&world.quick().leave, &values).await? else {
         return Ok(false);
     };
     // The statement has notified the process of the next holder, unless that is this one.

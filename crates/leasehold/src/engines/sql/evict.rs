@@ -77,7 +77,7 @@ impl Eviction {
 
     /// How many of the grants that are meant this eviction has ended, as its traces say.
     pub(super) async fn done_before(&self, world: &World, wire: &mut Wire) -> Result<u32, Trouble> {
-        let (d, (by, why)) = (world.tables.dialect, self.by_and_why());
+        let (d, (by, why)) = (world.tables().dialect, self.by_and_why());
         let meant = self.meant.lock().clone().unwrap_or_default();
         if meant.is_empty() {
             return Ok(0);
@@ -85,7 +85,7 @@ impl Eviction {
         let meant: Vec<_> = meant.iter().map(Fence::to_string).collect();
         let look = format!(
             "SELECT count(*) FROM {} WHERE name = {} AND fence IN ({}) AND who = {} AND why = {}",
-            world.tables.eviction,
+            world.tables().eviction,
             d.bytes(self.name.as_str().as_bytes()),
             meant.join(", "),
             d.bytes(by),

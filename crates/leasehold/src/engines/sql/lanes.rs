@@ -74,7 +74,7 @@ impl World {
     /// In a task of its own: a caller that is not polled for a while must not keep a turn from others.
     #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]
     pub(super) async fn ask(&self, pool: &Arc<Pool>, keys: Vec<Key>, op: Op) -> Result<Answer> {
-        let (step, word) = (op.step(), self.tables.dialect.word());
+        let (step, word) = (op.step(), self.tables().dialect.word());
         let gone = || {
             let what = "the runtime that ran this call is gone";
             Err(Error::new(ErrorKind::Closed, step, what).on(word).perhaps())

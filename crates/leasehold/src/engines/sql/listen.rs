@@ -206,7 +206,7 @@ async fn look(world: Weak<World>) {
     let mut wire: Option<Wire> = None;
     loop {
         let Some(alive) = world.upgrade() else { return };
-        let shortest = shortest(alive.tables.dialect);
+        let shortest = shortest(alive.tables().dialect);
         let pause = alive.watch.pause(shortest).unwrap_or(CLEAN);
         let pause = pause.mul_f64(rand::random_range(0.75..1.25));
         let sooner = async {

@@ -11,6 +11,7 @@ mod listen;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod op;
+mod pin;
 mod post;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -110,7 +111,7 @@ impl Sql {
     }
 
     fn dialect(&self) -> Dialect {
-        self.world.tables.dialect
+        self.world.tables().dialect
     }
 }
 

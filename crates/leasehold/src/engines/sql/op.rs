@@ -140,7 +140,7 @@ impl Op {
     ) -> Result<Answer, Trouble> {
         match self {
             Self::Open(session, who) => {
-                let (open, values) = world.quick.open(*session, who, world.bound_now());
+                let (open, values) = world.quick().open(*session, who, world.bound_now());
                 let _ = wire.quick(open, &values).await?;
                 Ok(Answer::Done)
             }
@@ -169,7 +169,8 @@ impl Op {
                 let left = match !again && crowd::likely(world, claim) {
                     true => crowd::leave(world, wire, claim, *used).await?,
                     false => {
-                        let (quick, values) = world.quick.release(claim, *used, world.bound_now());
+                        let (quick, values) =
+                            world.quick().release(claim, *used, world.bound_now());
                         wire.quick(quick, &values).await?.is_some()
                     }
                 };
@@ -187,12 +188,12 @@ impl Op {
                 carefully(self, world, wire, &keys).await
             }
             Self::See(key, claim) => {
-                let (look, values) = world.quick.see(*key, *claim);
+                let (look, values) = world.quick().see(*key, *claim);
                 wire.quick(look, &values).await.map(Answer::Seen)
             }
             Self::Close(session, names) if names.is_empty() => {
-                let id = world.tables.dialect.id(session.as_u128());
-                let forget = format!("DELETE FROM {} WHERE id = {id}", world.tables.session);
+                let id = world.tables().dialect.id(session.as_u128());
+                let forget = format!("DELETE FROM {} WHERE id = {id}", world.tables().session);
                 wire.run(&forget).await.map(|_| Answer::Done)
             }
             Self::Close(_, names) => {
@@ -294,7 +295,7 @@ async fn take(
 ) -> Result<Option<Standing>, Trouble> {
     let (key, now) = (Key::of(&claim.name), world.bound_now());
     let known = world.known.has(key);
-    let (quick, values) = world.quick.claim(claim, owner.session, known, now);
+    let (quick, values) = world.quick().claim(claim, owner.session, known, now);
     let Some(fence) = wire.quick(quick, &values).await? else {
         return Ok(None);
     };
@@ -319,7 +320,7 @@ pub(super) async fn carefully(
     wire: &mut Wire,
     keys: &[Key],
 ) -> Result<Answer, Trouble> {
-    let (tables, mut keys) = (&world.tables, keys.to_vec());
+    let (tables, mut keys) = (world.tables(), keys.to_vec());
     keys.sort_unstable();
     keys.dedup();
     let begin = match op {

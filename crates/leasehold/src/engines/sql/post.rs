@@ -55,7 +55,7 @@ pub(super) fn send(
     evicted: Option<&Ended>,
     now: Micros,
 ) -> Vec<String> {
-    let (d, mail) = (world.tables.dialect, &world.tables.mail);
+    let (d, mail) = (world.tables().dialect, &world.tables().mail);
     let others = changes.iter();
     let others = others.filter(|change| Address::of(change.session) != world.address());
     let statements = others.map(|change| {
@@ -129,7 +129,7 @@ pub(super) fn read(body: &str) -> Option<(SessionId, Event)> {
 
 /// Takes the mail of this process, and delivers it before the commit that removes it.
 pub(super) async fn collect(world: &World, wire: &mut Wire) -> Result<(), Trouble> {
-    let (d, mail) = (world.tables.dialect, &world.tables.mail);
+    let (d, mail) = (world.tables().dialect, &world.tables().mail);
     let mine = format!("address = {}", d.bytes(&world.address().0.to_be_bytes()));
     let look = format!(
         "SELECT id, {} FROM {mail} WHERE {mine} ORDER BY id",

@@ -65,7 +65,7 @@ impl Session for SqlSession {
         let standing = match self.ask(&claim.name, op).await? {
             Answer::Refused(refusal) => {
                 self.forget(claim.id);
-                let error = Error::from(refusal).on(self.world.tables.dialect.word());
+                let error = Error::from(refusal).on(self.world.tables().dialect.word());
                 return Err(error);
             }
             Answer::Standings(standings) => standings.first().copied(),

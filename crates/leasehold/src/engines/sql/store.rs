@@ -40,12 +40,15 @@ pub(crate) fn store(url: &Url) -> Result<Arc<dyn Store>> {
 /// A row as it was read: the largest fence, and the value if it has not ended.
 type Row = (Fence, Option<Entry>);
 
+/// The text of a packet, once the schema of its tables is settled.
+type Packet<'a> = &'a (dyn Fn() -> String + Send + Sync);
+
 /// The end of a value that has none.
 const NEVER: Micros = i64::MAX as Micros;
 
 impl SqlStore {
     fn dialect(&self) -> Dialect {
-        self.world.tables.dialect
+        self.world.tables().dialect
     }
 
     /// The time as a statement asks for it: that of the wall, because values outlive a boot.
@@ -59,14 +62,14 @@ impl SqlStore {
             "SELECT fence, written, ends, {}, {} FROM {} WHERE k = {}",
             self.now(),
             self.dialect().hex("value"),
-            self.world.tables.store,
+            self.world.tables().store,
             self.dialect().id(key.0)
         )
     }
 
     /// Makes the row of a key that has none, and forgets a few that are gone: those of one in 4096 of all keys.
     fn insert(&self, name: &Name) -> String {
-        let (d, table, now) = (self.dialect(), &self.world.tables.store, self.now());
+        let (d, table, now) = (self.dialect(), &self.world.tables().store, self.now());
         let (ignore, conflict) = match d {
             #[cfg(feature = "postgres")]
             Dialect::Postgres => ("", " ON CONFLICT (k) DO NOTHING"),
@@ -87,17 +90,19 @@ impl SqlStore {
     /// Changes a row unless it has seen a larger fence. The row is made if there is none: it is not asked for first.
     async fn change(&self, key: &Name, fence: Fence, set: &str) -> Result<Fenced<Option<Entry>>> {
         let (d, number) = (self.dialect(), Key::of(key));
-        let update = format!(
-            "UPDATE {} SET fence = {fence}{set} WHERE k = {} AND fence <= {fence}; {}; COMMIT",
-            self.world.tables.store,
-            d.id(number.0),
-            self.select(number)
-        );
+        let update = || {
+            format!(
+                "UPDATE {} SET fence = {fence}{set} WHERE k = {} AND fence <= {fence}; {}; COMMIT",
+                self.world.tables().store,
+                d.id(number.0),
+                self.select(number)
+            )
+        };
         let repeated = set.is_empty();
-        let known = format!("{}; {update}", d.begin());
+        let known = || format!("{}; {}", d.begin(), update());
         let mut row = self.run(key, &known, repeated).await?;
         if row.is_none() {
-            let unknown = format!("{}; {}; {update}", d.begin(), self.insert(key));
+            let unknown = || format!("{}; {}; {}", d.begin(), self.insert(key), update());
             row = self.run(key, &unknown, repeated).await?;
         }
         Ok(match row {
@@ -108,7 +113,7 @@ impl SqlStore {
     }
 
     /// Runs a packet until no other transaction is in the way; after a broken connection only if it may be `repeated`.
-    async fn run(&self, key: &Name, packet: &str, repeated: bool) -> Result<Option<Row>> {
+    async fn run(&self, key: &Name, packet: Packet<'_>, repeated: bool) -> Result<Option<Row>> {
         let clock = Clock::boot();
         let end = clock.now().saturating_add(PATIENCE);
         let (mut cut, mut created) = (false, false);
@@ -133,14 +138,14 @@ impl SqlStore {
         }
     }
 
-    async fn attempt(&self, wire: &mut Wire, packet: &str) -> Result<Option<Row>, Trouble> {
+    async fn attempt(&self, wire: &mut Wire, packet: Packet<'_>) -> Result<Option<Row>, Trouble> {
         let mut ready = self.ready.lock().await;
         if !*ready {
             self.world.prepare(wire, false).await?;
             *ready = true;
         }
         drop(ready);
-        let answers = wire.run(packet).await?;
+        let answers = wire.run(&packet()).await?;
         let row = answers.iter().find_map(|rows| rows.first());
         row.map(|row| read(row)).transpose()
     }
@@ -162,7 +167,8 @@ fn read(row: &[Option<String>]) -> Result<Row, Trouble> {
 #[async_trait]
 impl Store for SqlStore {
     async fn get(&self, key: &Name) -> Result<Option<Entry>> {
-        let row = self.run(key, &self.select(Key::of(key)), true).await?;
+        let select = || self.select(Key::of(key));
+        let row = self.run(key, &select, true).await?;
         Ok(row.and_then(|(_, entry)| entry))
     }
 

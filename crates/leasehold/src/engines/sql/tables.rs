@@ -28,8 +28,12 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(dialect: Dialect, prefix: &str) -> Result<Self> {
         check(prefix)?;
+        Ok(Self::of(dialect, prefix))
+    }
+
+    fn of(dialect: Dialect, prefix: &str) -> Self {
         let table = |name: &str| format!("{prefix}{name}");
-        Ok(Self {
+        Self {
             dialect,
             meta: table("meta"),
             line: table("line"),
@@ -39,7 +43,21 @@ impl Tables {
             eviction: table("eviction"),
             store: table("store"),
             prefix: prefix.to_owned(),
-        })
+        }
+    }
+
+    /// Whether the prefix names no schema.
+    #[cfg(feature = "postgres")]
+    pub(super) fn is_unqualified(&self) -> bool {
+        !self.prefix.contains('.')
+    }
+
+    /// The tables of the same prefix in a schema; none for a schema whose name could be taken for something else.
+    #[cfg(feature = "postgres")]
+    pub(super) fn in_schema(&self, schema: &str) -> Option<Self> {
+        let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let prefix = format!("\"{schema}\".{}", self.prefix);
+        (!schema.is_empty() && schema.chars().all(plain)).then(|| Self::of(self.dialect, &prefix))
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -64,31 +82,71 @@ impl Tables {
         self.prefix.split_once('.').map(|(schema, _)| schema)
     }
 
-    /// The same, safe against others who do it at the same time, and without comments: not every client takes them.
-    pub(super) fn create_at_once(&self) -> String {
-        let create = self.create();
-        let lines = create.lines();
+    /// The same in two packets: the tables, safe against others who make them at the same time, and their first row.
+    /// Without comments: not every client takes them.
+    pub(super) fn create_in_two(&self) -> (String, String) {
+        let schema = self.dialect.schema();
+        let lines = schema.lines();
         let bare: Vec<_> = lines
             .map(|line| line.split("--").next().unwrap_or("").trim_end())
             .filter(|line| !line.is_empty())
             .collect();
-        let bare = bare.join("\n");
-        let bare = bare.trim_end_matches(';');
+        let bare = self.filled(&bare.join("\n"));
+        let first_row = bare.rfind("INSERT").unwrap_or(bare.len());
+        let (make, fill) = bare.split_at(first_row);
+        let (make, fill) = (
+            make.trim_end().trim_end_matches(';'),
+            fill.trim_end_matches(';'),
+        );
+        let make = match self.dialect {
+            // A table that is locked like this gets no trigger and no rule, and stays where it is.
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => format!(
+                "{}; SELECT pg_advisory_xact_lock(7811887326217331); {make}; LOCK TABLE {} IN ROW EXCLUSIVE MODE",
+                self.dialect.begin(),
+                self.all().join(", ")
+            ),
+            // A table that is there is not replaced without the right to drop it.
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => make.to_owned(),
+            #[cfg(feature = "sqlite")]
+            Dialect::Sqlite => format!("BEGIN IMMEDIATE; {make}"),
+        };
+        (make, format!("{fill}; COMMIT"))
+    }
+
+    /// Begins a transaction in which no other table takes the place of one of these.
+    pub(super) fn hold(&self) -> String {
         match self.dialect {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => {
-                format!("BEGIN; SELECT pg_advisory_xact_lock(7811887326217331); {bare}; COMMIT")
-            }
+            Dialect::Postgres => format!(
+                "{}; LOCK TABLE {} IN ACCESS SHARE MODE",
+                self.dialect.begin(),
+                self.all().join(", ")
+            ),
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => bare.to_owned(),
+            Dialect::Mysql => super::trust::count(self),
             #[cfg(feature = "sqlite")]
-            Dialect::Sqlite => format!("BEGIN IMMEDIATE; {bare}; COMMIT"),
+            Dialect::Sqlite => "BEGIN".to_owned(),
+        }
+    }
+
+    /// Whether [`hold`](Self::hold) tells how many of the tables are there, where it cannot lock them.
+    pub(super) fn counts(&self) -> bool {
+        match self.dialect {
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => true,
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
+            _ => false,
         }
     }
 
     /// The statements that create the tables.
     pub(super) fn create(&self) -> String {
-        let schema = self.dialect.schema();
+        self.filled(self.dialect.schema())
+    }
+
+    fn filled(&self, schema: &str) -> String {
         let schema = schema.replace("{prefix}", &self.prefix);
         schema.replace("{version}", &VERSION.to_string())
     }

@@ -53,13 +53,10 @@ fn suspects(tables: &Tables) -> String {
         #[cfg(feature = "postgres")]
         Dialect::Postgres => postgres(&listed(&|table| format!("to_regclass('{table}'::text)"))),
         #[cfg(feature = "mysql")]
-        Dialect::Mysql => {
-            let schema = match tables.schema() {
-                Some(schema) => format!("'{schema}'"),
-                None => "DATABASE()".to_owned(),
-            };
-            mysql(&listed(&|table| format!("'{}'", bare(table))), &schema)
-        }
+        Dialect::Mysql => mysql(
+            &listed(&|table| format!("'{}'", bare(table))),
+            &schema(tables),
+        ),
         #[cfg(feature = "sqlite")]
         Dialect::Sqlite => sqlite(&listed(&|table| format!("'{}'", bare(table)))),
     }
@@ -68,6 +65,26 @@ fn suspects(tables: &Tables) -> String {
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 fn bare(table: &str) -> &str {
     table.rsplit('.').next().unwrap_or(table)
+}
+
+#[cfg(feature = "mysql")]
+fn schema(tables: &Tables) -> String {
+    match tables.schema() {
+        Some(schema) => format!("'{schema}'"),
+        None => "DATABASE()".to_owned(),
+    }
+}
+
+/// How many of the tables are there, and are tables.
+#[cfg(feature = "mysql")]
+pub(super) fn count(tables: &Tables) -> String {
+    let names = tables.all().map(|table| format!("'{}'", bare(table)));
+    format!(
+        "SELECT count(*) FROM information_schema.tables \
+         WHERE table_schema = {} AND table_name IN ({}) AND table_type = 'BASE TABLE'",
+        schema(tables),
+        names.join(", ")
+    )
 }
 
 /// Every argument has exactly the type of the system's own function: for any other, a function that another role made in the

@@ -16,7 +16,7 @@ pub(super) async fn look(
     wire: &mut Wire,
     name: Option<&Name>,
 ) -> Result<Answer, Trouble> {
-    let (tables, d) = (&world.tables, world.tables.dialect);
+    let (tables, d) = (world.tables(), world.tables().dialect);
     let keys: Vec<_> = name.map(Key::of).into_iter().collect();
     let mut packet = vec![d.begin_look().to_owned()];
     packet.extend(tables.read(&keys, Lock::None));
@@ -34,7 +34,7 @@ pub(super) async fn look(
     let [.., lines, claims, sessions, _, clock] = &rows[..] else {
         return Err(Trouble::new(super::wire::What::Broken, "rows are missing"));
     };
-    let sessions = identities(sessions)?;
+    let sessions = identities(sessions);
     let now = number(clock.first().map_or(&[][..], Vec::as_slice), 0)?;
     let mut views = Vec::new();
     for stored in rows::lines(lines, claims).into_values() {
@@ -69,11 +69,23 @@ pub(super) async fn look(
     Ok(Answer::Lines(views))
 }
 
-fn identities(rows: &Rows) -> Result<HashMap<u128, Identity>, Trouble> {
-    let identities = rows.iter().map(|row| {
-        let pid = u32::try_from(number(row, 2)?).unwrap_or(0);
-        let who = Identity::new(text(row, 1)?, pid, text(row, 3)?);
-        Ok((rows::hex(cell(row, 0)?)?, who))
+/// Those that can be read. What is no text is shown as far as it is; a row without a number or an id is left out.
+fn identities(rows: &Rows) -> HashMap<u128, Identity> {
+    let identities = rows.iter().filter_map(|row| match identity(row) {
+        Ok(identity) => Some(identity),
+        Err(trouble) => {
+            tracing::warn!(
+                trouble.message,
+                "a session that cannot be read is not shown"
+            );
+            None
+        }
     });
     identities.collect()
+}
+
+fn identity(row: &[Option<String>]) -> Result<(u128, Identity), Trouble> {
+    let pid = u32::try_from(number(row, 2)?).unwrap_or(0);
+    let who = Identity::new(text(row, 1)?, pid, text(row, 3)?);
+    Ok((rows::hex(cell(row, 0)?)?, who))
 }

@@ -7,8 +7,8 @@ use super::doubt::Doubts;
 use super::lanes::{Pool, Turns};
 use super::listen::{self, Watch};
 use super::op::{Answer, Op};
+use super::pin::Pinned;
 use super::post::{self, Address};
-use super::quick::Quick;
 use super::rows::Known;
 use super::tables::Tables;
 use super::wire::{Connect, What, Wire};
@@ -42,8 +42,7 @@ pub(super) struct Settings {
 }
 
 pub(super) struct World {
-    pub(super) tables: Tables,
-    pub(super) quick: Quick,
+    pub(super) pinned: Pinned,
     pub(super) known: Known,
     /// The lines that were a crowd when this process last looked.
     pub(super) crowded: Known,
@@ -71,20 +70,15 @@ pub(super) const PATIENCE: Micros = 10_000_000;
 
 impl World {
     pub(super) fn new(tables: Tables, connect: Arc<dyn Connect>, settings: Settings) -> Arc<Self> {
-        let now = match settings.clock {
-            None => tables.dialect.now(),
-            Some(_) => None,
-        };
         let names = Pool::of(settings.lanes);
         let beats = match tables.dialect.now() {
             Some(_) => Pool::of(BEATS),
             None => names.clone(),
         };
         Arc::new_cyclic(|this| Self {
-            quick: Quick::new(&tables, now),
+            pinned: Pinned::new(tables, settings.clock.is_some()),
             known: Known::default(),
             crowded: Known::default(),
-            tables,
             connect,
             watch: Watch::default(),
             doubts: Doubts::default(),
@@ -106,7 +100,7 @@ impl World {
 
     /// The time as a statement asks for it.
     pub(super) fn now(&self) -> String {
-        match (&self.settings.clock, self.tables.dialect.now()) {
+        match (&self.settings.clock, self.tables().dialect.now()) {
             (None, Some(now)) => now.to_owned(),
             (Some(clock), _) => clock.now().to_string(),
             (None, None) => Clock::boot().now().to_string(),
@@ -153,7 +147,7 @@ impl World {
         }
         let mut wire = self.wire();
         let prepared = self.prepare(&mut wire, false).await;
-        prepared.map_err(|trouble| trouble.at(Step::Open, self.tables.dialect))?;
+        prepared.map_err(|trouble| trouble.at(Step::Open, self.tables().dialect))?;
         let task = listen::start(self.this.clone(), self, &self.address, &mut wire).await;
         *self.listener.lock() = Some(task);
         self.names.keep(wire);
@@ -203,7 +197,7 @@ impl World {
     }
 
     pub(super) fn closed(&self, step: Step) -> Error {
-        Error::closed(step).on(self.tables.dialect.word())
+        Error::closed(step).on(self.tables().dialect.word())
     }
 
     /// What all sessions of this process had is void.
@@ -227,6 +221,11 @@ impl World {
         let end = clock.now().saturating_add(PATIENCE);
         // Whether an answer was lost: what broke may have been done.
         let (mut lost, mut made) = (false, false);
+        // A look of an engine without a session is the first to name the tables.
+        if !self.is_pinned() {
+            let prepared = self.prepare(wire, false).await;
+            prepared.map_err(|trouble| trouble.at(op.step(), self.tables().dialect))?;
+        }
         loop {
             let up = wire.is_up();
             let trouble = match op.perform(self, wire, lost).await {
@@ -252,12 +251,12 @@ impl World {
                 What::Missing if !made => {
                     made = true;
                     let prepared = self.prepare(wire, true).await;
-                    prepared.map_err(|trouble| trouble.at(op.step(), self.tables.dialect))?;
+                    prepared.map_err(|trouble| trouble.at(op.step(), self.tables().dialect))?;
                     continue;
                 }
                 _ => {}
             }
-            let error = trouble.at(op.step(), self.tables.dialect);
+            let error = trouble.at(op.step(), self.tables().dialect);
             if !lost && !error.may_have_happened() {
                 op.forget(self);
             }
@@ -269,7 +268,7 @@ impl World {
         let what = "the connection broke before the answer came, and the claim is no longer in line: \
              the release took it out, or it had ended before";
         let error = Error::new(ErrorKind::Unavailable, Step::Release, what);
-        error.on(self.tables.dialect.word()).perhaps()
+        error.on(self.tables().dialect.word()).perhaps()
     }
 }
 

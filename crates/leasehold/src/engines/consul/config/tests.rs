@@ -74,17 +74,47 @@ fn refuses_what_it_does_not_know() {
         ("consul://h?layout=other", "layout"),
         ("consul://h?mutex_key=name", "layout=consul"),
         ("consul://h?layout=consul&mutex_key=x", "mutex_key"),
+        ("consul://h?locks=9", "layout=consul"),
+        ("consul://h?layout=consul&locks=0", "above 0"),
         ("consul://h?ca=/nowhere", "consuls"),
         ("consuls://h?ca=/nowhere", "/nowhere"),
         ("consuls://h?cert=/nowhere", "key"),
         ("consul://h?token=a&token_file=b", "both"),
         ("consul://h?token_file=/nowhere", "/nowhere"),
         ("consul://h?token=a%0Ab", "character"),
+        ("consul://hunter2@h", "consul://:TOKEN@HOST"),
+        ("consul://app:hunter2@h", "consul://:TOKEN@HOST"),
+        ("consul+unix://hunter2@/run/consul.sock", "token_file"),
     ] {
         let error = read(url, &[]).unwrap_err();
         assert!(error.contains(word), "{url}: {error}");
+        assert!(!error.contains("hunter2"), "{url}: {error}");
     }
     let unsafe_tls = [("CONSUL_HTTP_SSL_VERIFY", "false")];
     assert!(read("consuls://h", &unsafe_tls).is_err());
     assert!(read("consul:", &[("CONSUL_HTTP_ADDR", "ftp://h")]).is_err());
+}
+
+/// The keys of `consul lock` are the names themselves, below the path of the URL if it has one.
+#[test]
+fn a_denial_names_the_rules_of_the_layout() {
+    for (url, rules) in [
+        ("consul://h", &["key_prefix \"leasehold/\""][..]),
+        ("consul://h/a?layout=consul", &["key_prefix \"a/\""]),
+        (
+            "consul://h?layout=consul",
+            &["key_prefix \"NAME\"", "key_prefix \"leasehold/\""],
+        ),
+    ] {
+        let rule = read(url, &[]).unwrap().rule("txn");
+        assert!(
+            rules.iter().all(|part| rule.contains(part)),
+            "{url}: {rule}"
+        );
+        assert_eq!(
+            rule.matches("key_prefix").count(),
+            rules.len(),
+            "{url}: {rule}"
+        );
+    }
 }

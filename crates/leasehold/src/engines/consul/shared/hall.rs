@@ -126,6 +126,16 @@ impl Hall {
         self.rooms.lock().keys().cloned().collect()
     }
 
+    /// Adds up what a room counts for, given how many of its claims live.
+    pub(super) fn count(&self, counts: impl Fn(&str, usize) -> usize) -> usize {
+        let rooms = self.rooms.lock();
+        let sizes = rooms.iter().map(|(room, places)| {
+            let alive = places.iter().filter(|place| !place.over.is_cancelled());
+            counts(room, alive.count())
+        });
+        sizes.sum()
+    }
+
     /// Resolves when a claim is gone.
     pub(super) fn watch(self: &Arc<Self>, room: &str, place: &Place) -> Watch {
         let (hall, room) = (self.clone(), room.to_owned());

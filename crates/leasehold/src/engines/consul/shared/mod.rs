@@ -4,6 +4,7 @@ mod hall;
 mod layout;
 mod mutex;
 mod permits;
+mod room;
 mod server;
 
 use std::sync::Arc;
@@ -141,10 +142,14 @@ impl Engine for ConsulLocks {
     fn guarantees(&self) -> Guarantees {
         use Verdict::{Fenced, Kept};
         // Holders of other programs have no fences, so a resource cannot refuse their late writes.
+        let (engine, partition) = match self.datacenter.http.config.serf {
+            false => ("consul, layout=consul", Kept),
+            true => ("consul, layout=consul, checks=serf", Fenced),
+        };
         Guarantees::new(
-            "consul, layout=consul",
+            engine,
             Level::L1,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
+            [Kept, Fenced, Kept, Kept, Kept, partition],
         )
         .unordered()
         .without_readers()

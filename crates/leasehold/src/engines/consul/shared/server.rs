@@ -18,6 +18,7 @@ use super::super::server::ConsulServer;
 use super::super::stored::{now, number_of, room_node, unstamp};
 use super::hall::{Hall, Phase, Place, Slot};
 use super::layout::{Layout, QUEUE};
+use super::room::{Room, room};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::engine::Inbox;
 use crate::engines::ordered::{Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch};
@@ -34,21 +35,6 @@ pub(in crate::engines::consul) struct SharedServer {
     pub(super) floor: Arc<AtomicU64>,
     /// Sessions that no permit uses now.
     pub(super) spare: Shared<Vec<Arc<Slot>>>,
-}
-
-/// Which of three a room is: the key of a mutex, those that wait for permits, or the directory of a semaphore.
-enum Room {
-    Mutex,
-    Queue,
-    Permits,
-}
-
-fn room(room: &str) -> Room {
-    match room {
-        room if room.ends_with(QUEUE) => Room::Queue,
-        room if room.ends_with('/') => Room::Permits,
-        _ => Room::Mutex,
-    }
 }
 
 pub(super) fn node(name: &str, order: i64, claim: Option<ClaimId>) -> Node {
@@ -216,6 +202,7 @@ impl Server for SharedServer {
             let what = "Consul's own layout has no read/write locks: leave out layout=consul, or use a mutex";
             return Err(Fail::Refused(ErrorKind::Unsupported, what.to_owned()));
         }
+        self.has_room(at)?;
         let place = Place {
             claim: new.claim,
             session: self.own.lease.id.clone(),
