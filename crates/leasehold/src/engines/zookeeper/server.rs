@@ -50,8 +50,8 @@ impl ZkServer {
                 inbox.deliver(Event::Unsure);
             }
         };
-        let client = Client::connect(config, asked, on_down).await;
-        let client = client.map_err(|trouble| Fail::from(trouble).error::<Self>(Step::Open))?;
+        let connected = Client::connect(config, asked, on_down).await;
+        let client = connected.map_err(|trouble| Fail::from(trouble).error::<Self>(Step::Open))?;
         let given = client.timeout();
         let longest = given * 3 / 4;
         if longest < lease {
@@ -61,17 +61,15 @@ impl ZkServer {
             );
             return Err(Error::new(ErrorKind::Invalid, Step::Open, what).on(Self::KIND));
         }
-        let root = config.root().to_owned();
         Ok(Arc::new(Self {
             client,
-            root,
+            root: config.root().to_owned(),
             asked,
         }))
     }
 
     async fn children(&self, path: &str) -> Result<Vec<String>, Fail> {
-        let listed = there(self.client.again(|| self.client.list(path)).await)?;
-        Ok(listed.unwrap_or_default())
+        Ok(there(self.client.again(|| self.client.list(path)).await)?.unwrap_or_default())
     }
 
     async fn mkdir(&self, path: &str) -> Answer<()> {
@@ -152,12 +150,9 @@ impl ZkServer {
                 let path = format!("{room}/{}", node.name);
                 let read = there(self.client.again(|| self.client.read(&path)).await)?;
                 let Some((data, _)) = read else { continue };
-                return Ok(Some(match Note::read(&data) {
-                    Some(note) if note.capacity > 1 => {
-                        Error::from(Refusal::Capacity(note.capacity)).into()
-                    }
-                    _ => conflict(Kind::Permit),
-                }));
+                let note = Note::read(&data).filter(|note| note.capacity > 1);
+                let refusal = note.map(|note| Error::from(Refusal::Capacity(note.capacity)).into());
+                return Ok(Some(refusal.unwrap_or_else(|| conflict(Kind::Permit))));
             }
         }
         Ok(None)

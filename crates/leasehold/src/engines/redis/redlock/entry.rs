@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use crate::claim::Claim;
-use crate::engine::Held;
+use crate::engine::{Held, Standing};
 use crate::fence::{FENCE_BLOCK, Fence};
 
 /// A claim that may be on some node.
@@ -34,6 +34,14 @@ impl Entry {
             hints: AtomicU32::new(0),
             hinted: Notify::new(),
             evictions: AtomicU32::new(0),
+        }
+    }
+
+    /// What a claim that waits is told. The waiting is done in this process, so a heartbeat only has to say so.
+    pub(super) fn waits(&self, ahead: u32) -> Standing {
+        Standing::Waiting {
+            ahead,
+            look_again: self.claim.lease,
         }
     }
 

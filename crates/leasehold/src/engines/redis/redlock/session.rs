@@ -210,8 +210,7 @@ impl RedlockSession {
             };
             let _ = tries.spawn(async move {
                 let _talk = entry.talk.lock().await;
-                let standing = session.try_for(&entry).await.ok();
-                (entry.clone(), standing)
+                (entry.clone(), session.try_for(&entry).await.ok())
             });
         }
         let mut all = true;
@@ -223,11 +222,7 @@ impl RedlockSession {
             heard(
                 &entry.claim,
                 match standing {
-                    // The waiting is done here.
-                    Standing::Waiting { ahead, .. } => Standing::Waiting {
-                        ahead,
-                        look_again: entry.claim.lease,
-                    },
+                    Standing::Waiting { ahead, .. } => entry.waits(ahead),
                     other => other,
                 },
             );
@@ -291,12 +286,9 @@ impl Session for RedlockSession {
         match standing {
             Standing::Waiting { look_again, .. } => {
                 tried.stays();
+                let waits = entry.waits(1);
                 super::wait::start(self.this.clone(), entry, look_again);
-                // The waiting is done here; a heartbeat only has to say that the claim still waits.
-                Ok(Standing::Waiting {
-                    ahead: 1,
-                    look_again: claim.lease,
-                })
+                Ok(waits)
             }
             Standing::Held(_) => {
                 tried.stays();
