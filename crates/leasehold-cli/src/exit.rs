@@ -84,7 +84,9 @@ impl From<ErrorKind> for Exit {
             ErrorKind::Unavailable
             | ErrorKind::TimedOut
             | ErrorKind::Unsupported
-            | ErrorKind::Closed => Self::Unavailable,
+            | ErrorKind::Closed
+            // Of a barrier, which the command has none of.
+            | ErrorKind::Broken => Self::Unavailable,
             ErrorKind::Lost => Self::Lost,
             // A kind this command does not know: the test over all kinds finds it.
             _ => Self::Bug,

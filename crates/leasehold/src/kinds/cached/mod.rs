@@ -29,7 +29,7 @@ use crate::store;
 /// | "nothing there" is kept too, for [`ttl_of_nothing`](Self::ttl_of_nothing) | a tenth of the ttl | names that do not exist reach the database once |
 /// | before its end one reader reloads it, while the others take it as it is: [`early`](Self::early) | in the last tenth | readers do not wait at the end of a value |
 /// | after its end one reader reloads it, while the others take the old one: [`stale`](Self::stale) | not at all | a load that takes long, or fails |
-/// | a process uses what it holds for so long without a look at the store: [`local`](Self::local) | 1 s | a hit is well below a microsecond |
+/// | a process uses what it holds for so long without a look at the store: [`local`](Self::local) | 1 s | a hit asks no server |
 ///
 /// A value that was not to be had is not kept: an error of the load goes to those who wait for that load, and the next request loads
 /// again. While an old value may still be told, it is told instead of the error, and the load is tried again after
