@@ -13,7 +13,7 @@ fn is_odd(c: char) -> bool {
 }
 
 /// Text of several lines for people: each odd character is a question mark. What others wrote is in it by way of
-/// [`line`] only.
+/// [`line()`] only.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(is_odd, "?")
 }
