@@ -89,7 +89,8 @@ impl Barrier {
     /// What each member did before it arrived is done when any of them goes. More members than fit wait for the next generation, first
     /// come, first served.
     /// # Cancel safety
-    /// Dropping the future gives up the place: the barrier breaks for those who have arrived.
+    /// Dropping the future gives up the place: the barrier breaks for those who have arrived. A member that arrives before the
+    /// release is through may still go with this one.
     /// # Errors
     /// [`ErrorKind::Broken`] if a member died or gave up: told within about a lease of a death, and within about a second of a release. [`ErrorKind::Lost`] if
     /// this member's permit was lost; [`ErrorKind::Conflict`] if the barrier was made for another number; otherwise those of
@@ -107,14 +108,21 @@ impl Barrier {
     /// ```
     pub async fn arrive(&self) -> Result<Passed> {
         let _ = self.client.store()?;
-        let permit = self.members.acquire().await?;
+        self.arrive_with(&mut None).await
+    }
+
+    /// Arrives; the permit is there for as long as the member is.
+    async fn arrive_with(&self, permit: &mut Option<Guard>) -> Result<Passed> {
+        let held = permit.insert(self.members.acquire().await?);
         let passed = tokio::select! {
             biased;
-            lost = permit.lost() => return Err(lost),
-            passed = self.pass(&permit) => passed?,
+            lost = held.lost() => return Err(lost),
+            passed = self.pass(held) => passed?,
         };
         // All have arrived: a permit that ends now takes nothing back.
-        let _ = permit.release().await;
+        if let Some(permit) = permit.take() {
+            let _ = permit.release().await;
+        }
         Ok(passed)
     }
 
@@ -123,7 +131,8 @@ impl Barrier {
     /// # Ordering
     /// As [`arrive`](Self::arrive).
     /// # Cancel safety
-    /// As [`arrive`](Self::arrive); running out of time is the same as dropping the future.
+    /// As [`arrive`](Self::arrive). Running out of time takes the round trip of a release longer, so that no member goes with
+    /// this one afterwards.
     /// # Errors
     /// As [`arrive`](Self::arrive).
     /// # Not promised
@@ -138,10 +147,16 @@ impl Barrier {
     /// # Ok(()) }
     /// ```
     pub async fn arrive_within(&self, patience: Duration) -> Result<Option<Passed>> {
-        match tokio::time::timeout(patience, self.arrive()).await {
-            Ok(passed) => passed.map(Some),
-            Err(_) => Ok(None),
+        let _ = self.client.store()?;
+        let mut permit = None;
+        if let Ok(passed) = tokio::time::timeout(patience, self.arrive_with(&mut permit)).await {
+            return passed.map(Some);
         }
+        // Given back before this is told: no member that arrives after that goes with this one.
+        if let Some(permit) = permit {
+            let _ = permit.release().await?;
+        }
+        Ok(None)
     }
 
     async fn pass(&self, permit: &Guard) -> Result<Passed> {
