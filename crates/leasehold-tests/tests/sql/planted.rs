@@ -79,7 +79,7 @@ async fn tables_planted_under_a_running_client_are_refused_when_it_makes_them_an
     nothing_ran(&server);
 }
 
-/// A schema with the name of the client's role comes first in its search path, whoever made it, and whenever.
+/// A schema with the name of the client's role comes first in its search path: another role may make it at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_client_stays_in_the_schema_that_it_looked_at() {
     let server = with_mallory();

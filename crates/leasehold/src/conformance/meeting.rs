@@ -60,7 +60,7 @@ pub async fn a_latch_opens_for_all_who_wait(s: &Subject) {
     s.idle(&format!("latch:{name}")).await;
 }
 
-/// P9, P31: a count that is dropped at any await counts at most once, and a wait that is dropped is in nobody's way.
+/// P9, P31: a count that is dropped at any await counts at most once, and a wait that is dropped keeps no other from the latch.
 pub async fn a_latch_at_every_await(s: &Subject) {
     let (a, b) = s.two().await;
     for_every_k(async |polls| {
@@ -97,7 +97,7 @@ async fn meets(s: &Subject) -> bool {
     false
 }
 
-/// P32: nobody goes before all have arrived, exactly one is the last, and the barrier can be used again and again.
+/// P32: no member goes before all have arrived, exactly one is the last, and the barrier can be used again and again.
 pub async fn all_arrive_and_all_go(s: &Subject) {
     const COUNT: u32 = 3;
     if !meets(s).await {

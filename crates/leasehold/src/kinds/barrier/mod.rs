@@ -52,7 +52,7 @@ pub struct Passed {
     pub last: bool,
 }
 
-/// How long the record stays while nobody waits, and while somebody does.
+/// How long the store keeps the record while no member waits, and while one does.
 const IDLE: Duration = Duration::from_secs(86_400);
 const WAITING: Duration = Duration::from_secs(30 * 86_400);
 
