@@ -119,13 +119,16 @@ pub(super) struct Fault {
     pub(super) draw: u64,
 }
 
+/// How much longer than its plan a run goes on for kinds of faults that were not made yet.
+pub(super) const LONGEST_OVERTIME: Duration = Duration::from_secs(180);
+
 /// All faults of a run, in order, and more should it take longer. Every kind comes before any comes again.
 pub(super) fn schedule(plan: &Plan) -> Vec<Fault> {
     let mut random = Random::of(plan.seed, u64::MAX);
     let lease = plan.lease.as_millis() as u64;
     let mut at = Duration::from_millis(300);
     let (mut faults, mut bag) = (Vec::new(), Vec::new());
-    while !plan.faults.is_empty() && at < plan.time * 3 {
+    while !plan.faults.is_empty() && at < plan.time + LONGEST_OVERTIME {
         if bag.is_empty() {
             bag.clone_from(&plan.faults);
         }

@@ -13,7 +13,7 @@ use super::Plan;
 use super::asked::{Asked, unasked};
 use super::deployment::{Deployment, Shared, faults_of, with_servers};
 use super::drain::drain;
-use super::faults::{Fault, FaultKind, schedule};
+use super::faults::{Fault, FaultKind, LONGEST_OVERTIME, schedule};
 use super::gate::Gate;
 use super::locks::take_away;
 use super::network::Network;
@@ -118,14 +118,14 @@ impl Run<'_> {
                 tick += Duration::from_secs(1);
                 self.say(now - start);
             }
-            // On a slow machine a server may take so long to come back that a kind was not made yet.
+            // On a busy machine a server may take so long to come back that a kind was not made yet.
             let missing = self
                 .plan
                 .faults
                 .iter()
                 .any(|kind| !self.made.contains_key(kind));
             let soon = now + Duration::from_secs(1);
-            if missing && end < soon && now - start < self.plan.time * 4 {
+            if missing && end < soon && now - start < self.plan.time + LONGEST_OVERTIME {
                 // From now: this turn of the loop may have waited for a server beyond the end.
                 end = soon;
             }
