@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::poll::PATIENCE;
+use crate::poll::{PATIENCE, until};
 
 /// A process that is told things line by line and answers line by line.
 #[derive(Debug)]
@@ -92,13 +92,12 @@ impl Process {
         self.lines.try_recv().ok()
     }
 
-    /// Sends a signal.
+    /// Sends a signal; after `STOP` the process stands still when this returns.
     ///
     /// # Panics
     /// If the process is gone.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("it is there");
+        send(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
     /// Kills it as `kill -9` does and waits until it is gone.
@@ -115,5 +114,50 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Sends a signal to a process. After `STOP` it waits until every thread of the process stands still: until one of them is
+/// scheduled and takes the signal, the others go on, on a busy machine for many milliseconds.
+///
+/// # Errors
+/// If there is no such process.
+///
+/// # Panics
+/// If it does not stop.
+pub fn send(pid: Pid, signal: Signal) -> rustix::io::Result<()> {
+    kill_process(pid, signal)?;
+    if signal == Signal::STOP {
+        until("every thread stands still", || moving(pid));
+    }
+    Ok(())
+}
+
+/// An error with the states of the threads of a process, if one of them may go on.
+fn moving(pid: Pid) -> Result<(), String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let states: String = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next())
+        .collect();
+    // Stopped, or over.
+    let still = states.chars().all(|state| "TtZX".contains(state));
+    still.then_some(()).ok_or(states)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_process_stands_still_at_once() {
+        let mut busy = Command::new("sh");
+        let busy = Process::start(busy.args(["-c", "while :; do :; done"]));
+        busy.signal(Signal::STOP);
+        assert_eq!(moving(Pid::from_child(&busy.child)), Ok(()));
+        busy.signal(Signal::CONT);
     }
 }

@@ -55,8 +55,10 @@ struct State {
     opened: AtomicU64,
     /// The port of the server.
     server: AtomicU16,
-    /// Words of a client by which a connection is chosen.
+    /// Words of a client by which connections are chosen.
     words: Mutex<Vec<Vec<u8>>>,
+    /// The connections on which one of the words was said.
+    chosen: Mutex<Vec<u64>>,
     /// The ports of other servers as its clients are told them.
     told: Mutex<Option<Told>>,
 }
@@ -75,9 +77,8 @@ struct Plan {
 enum Only {
     #[default]
     All,
-    /// Those of the connection on which one of the words is said first.
+    /// Those on which one of the words was said. A client that looks at a name on one connection may change it on another.
     Words,
-    Connection(u64),
 }
 
 impl Proxy {
@@ -124,11 +125,11 @@ impl Proxy {
         });
     }
 
-    /// The same, counted on one connection alone: the one on which a client first says one of these words, from that
-    /// message on.
+    /// The same, counted only on connections on which a client says one of these words, on each from that message on.
     pub fn after_words(&self, words: &[Vec<u8>], way: Way, messages: u64, fate: Fate) {
-        *lock(&self.shared.words) = words.to_vec();
         self.change(|plan| {
+            *lock(&self.shared.words) = words.to_vec();
+            lock(&self.shared.chosen).clear();
             plan.later = Some((way, messages, fate));
             plan.only = Only::Words;
         });
@@ -197,12 +198,16 @@ impl State {
     }
 
     /// Whether a message counts.
-    fn counts(&self, plan: &mut Plan, way: Way, connection: u64, message: &[u8]) -> bool {
-        let said = |word: &Vec<u8>| message.windows(word.len()).any(|part| part == word);
-        if plan.only == Only::Words && way == Way::ToServer && lock(&self.words).iter().any(said) {
-            plan.only = Only::Connection(connection);
+    fn counts(&self, only: Only, way: Way, connection: u64, message: &[u8]) -> bool {
+        if only == Only::All {
+            return true;
         }
-        matches!(plan.only, Only::All) || plan.only == Only::Connection(connection)
+        let mut chosen = lock(&self.chosen);
+        let said = |word: &Vec<u8>| message.windows(word.len()).any(|part| part == word);
+        if way == Way::ToServer && lock(&self.words).iter().any(said) {
+            chosen.push(connection);
+        }
+        chosen.contains(&connection)
     }
 
     fn delays(&self, way: Way) -> bool {
@@ -212,7 +217,7 @@ impl State {
     /// Waits until a message may go on; false if its connection is over.
     fn admit(&self, way: Way, connection: u64, message: &[u8]) -> bool {
         let mut plan = lock(&self.plan);
-        let counts = self.counts(&mut plan, way, connection, message);
+        let counts = self.counts(plan.only, way, connection, message);
         if let Some((on, left, fate)) = plan.later
             && on == way
             && counts
@@ -364,12 +369,18 @@ mod tests {
     }
 
     #[test]
-    fn counts_on_the_connection_where_a_word_is_said() {
+    fn counts_on_connections_where_a_word_is_said() {
         let proxy = Proxy::before(echo());
-        proxy.after_words(&[b"stop".to_vec()], Way::ToClient, 0, Fate::Reset);
+        proxy.after_words(&[b"stop".to_vec()], Way::ToClient, 1, Fate::Reset);
         let (mut meant, mut other) = (client(&proxy), client(&proxy));
+        let mut looks = client(&proxy);
         assert_eq!(say(&mut other).expect("not meant"), 1);
         assert_eq!(say(&mut meant).expect("not yet"), 1);
+        looks.write_all(b"stop?").expect("sent");
+        assert!(
+            looks.read(&mut [0; 8]).is_ok_and(|read| read > 0),
+            "the first passes"
+        );
         meant.write_all(b"now stop").expect("sent");
         assert!(!matches!(meant.read(&mut [0; 8]), Ok(1..)), "it is cut");
         assert!(!proxy.is_armed());

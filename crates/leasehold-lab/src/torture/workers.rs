@@ -2,7 +2,8 @@
 
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use leasehold_testkit::process::send;
+use rustix::process::{Pid, Signal};
 
 use super::Plan;
 use super::gate::Gate;
@@ -73,13 +74,13 @@ impl Worker {
             return Ok(false);
         }
         log.note(0, What::Paused(self.who()));
-        kill_process(Pid::from_child(&self.child), Signal::STOP)?;
+        send(Pid::from_child(&self.child), Signal::STOP)?;
         Ok(true)
     }
 
     pub(super) fn go_on(&mut self, log: &Log) -> Outcome<()> {
         if std::mem::replace(&mut self.stopped, false) {
-            kill_process(Pid::from_child(&self.child), Signal::CONT)?;
+            send(Pid::from_child(&self.child), Signal::CONT)?;
             log.note(0, What::Resumed(self.who()));
         }
         Ok(())

@@ -19,8 +19,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+
+use crate::process::send;
 
 pub use self::ports::free_port;
 
@@ -83,7 +85,7 @@ impl Running {
 
     /// Sends a signal to the server.
     pub fn signal(&self, signal: Signal) {
-        let _ = kill_process(self.server, signal);
+        let _ = send(self.server, signal);
     }
 
     /// Sends a signal to the server and to the processes it has started.
@@ -93,7 +95,7 @@ impl Running {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         for child in children.unwrap_or_default().split_whitespace() {
             if let Some(child) = child.parse().ok().and_then(Pid::from_raw) {
-                let _ = kill_process(child, signal);
+                let _ = send(child, signal);
             }
         }
     }

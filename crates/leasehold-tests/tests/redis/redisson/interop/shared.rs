@@ -31,8 +31,9 @@ async fn readers_and_writers(version: &str) {
     let start = Clock::boot().now();
     let reader = writer.downgrade().await.expect("downgraded");
     assert_eq!(redisson.hear(), "held", "our downgrade wakes their readers");
+    // Renewed at a third of the lease, the writer's key had two thirds or more to go: without a message Redisson sleeps for that.
     assert!(
-        since(start) < LEASE / 6,
+        since(start) < LEASE * 2 / 3,
         "by a message, not by the TTL: {:?}",
         since(start)
     );
