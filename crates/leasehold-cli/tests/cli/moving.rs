@@ -1,5 +1,7 @@
 //! What `docs/recipes.md` says of fences, for a program that moves to another engine.
 
+use leasehold::{Fence, Gate};
+use leasehold_testkit::servers::etcd::Etcd;
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 use leasehold_testkit::servers::redis::Redis;
@@ -48,15 +50,26 @@ fn fences_grow_from_engine_to_engine_where_they_are_a_clock() {
     assert!(apart < 60_000_000, "{last} is no time, it is {clock}");
 }
 
+/// A resource that has seen the fences of Redis refuses the smaller ones of the next engine, and takes those above the
+/// floor; of a program that still has the old lock it takes nothing more.
 #[test]
 fn the_numbers_of_a_server_need_the_floor() {
-    let (place, server) = (Place::new(), ZooKeeper::start());
-    let floor = fence(&place, &place.url());
-    let first = fence(&place, &server.url());
-    assert!(
-        first < floor,
-        "{first}: a resource that saw {floor} refuses it"
-    );
-    let second = fence(&place, &server.url());
-    assert!(floor + first > floor && floor + second > floor + first);
+    let (place, redis) = (Place::new(), Redis::start());
+    let (zookeeper, etcd) = (ZooKeeper::start(), Etcd::start());
+    for url in [zookeeper.url(), etcd.url()] {
+        let resource = Gate::new();
+        let seen = Fence::new(fence(&place, &redis.url()));
+        assert_eq!(resource.admit(seen), Ok(()));
+        let bare = Fence::new(fence(&place, &url));
+        assert!(resource.admit(bare).is_err(), "{url}: {bare} after {seen}");
+        let moved = format!("{url}?fence_floor={seen}");
+        let mut last = seen;
+        for _ in 0..2 {
+            let now = Fence::new(fence(&place, &moved));
+            assert!(now > last, "{url}: {now} after {last}");
+            assert_eq!(resource.admit(now), Ok(()), "{url}");
+            last = now;
+        }
+        assert!(resource.admit(seen).is_err(), "{url}: {seen} after {last}");
+    }
 }

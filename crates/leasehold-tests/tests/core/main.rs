@@ -1,10 +1,11 @@
-//! Above the engines: the session under faults, the layers, and the documentation.
+//! Above the engines: the session under faults, the layers, the documentation, and what several engines have in common.
 
 mod architecture;
 mod closing;
 mod connect;
 mod delivery;
 mod documentation;
+mod fence_floor;
 mod outage;
 mod readme;
 mod runs;

@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::shared::Layout;
 use crate::engine::{Host, Params, Url};
+use crate::engines::ordered::FenceFloor;
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
@@ -38,6 +39,8 @@ pub(super) struct Config {
     pub(super) locks: usize,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
+    /// What fences are counted from.
+    pub(super) fence_floor: FenceFloor,
 }
 
 /// The port of a host without one.
@@ -74,18 +77,7 @@ impl Config {
             false => Some(url.path().trim_matches('/').to_owned()),
         };
         let path = prefix.unwrap_or_default();
-        let prefix = match path.as_str() {
-            "" => PREFIX.to_owned(),
-            path => path.to_owned(),
-        };
-        if prefix
-            .split('/')
-            .any(|part| matches!(part, "" | "." | ".."))
-        {
-            return Err(
-                "the path has a part that is empty, . or ..: write consul://HOST/a/b".to_owned(),
-            );
-        }
+        let prefix = prefix_of(&path)?;
         let wants_tls = url.scheme() == "consuls" || env_tls || params.flag("tls")?;
         let server_name = params
             .take("server_name")
@@ -115,6 +107,7 @@ impl Config {
             shared,
             locks,
             lease: LEASE,
+            fence_floor: FenceFloor::of(&mut params)?,
         };
         params
             .finish()
@@ -187,6 +180,21 @@ impl Config {
                 format!("{scheme}://{}/{}{options}", hosts.join(","), self.start())
             }
         }
+    }
+}
+
+/// The start of every key, for this path.
+fn prefix_of(path: &str) -> Result<String, String> {
+    let prefix = match path {
+        "" => PREFIX,
+        path => path,
+    };
+    match prefix
+        .split('/')
+        .any(|part| matches!(part, "" | "." | ".."))
+    {
+        true => Err("the path has a part that is empty, . or ..: write consul://HOST/a/b".into()),
+        false => Ok(prefix.to_owned()),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::clock::micros;
 use crate::engine::{Clock, Inbox};
 use crate::engines::ordered::data::Note;
 use crate::engines::ordered::{
-    Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
+    Fail, FenceFloor, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::line::Refusal;
@@ -142,6 +142,10 @@ impl Server for ConsulServer {
     fn fits(&self, lease: Duration) -> bool {
         let floor = Duration::from_millis(self.floor.load(Ordering::Relaxed));
         ttl_for(lease, floor) == self.lease.ttl
+    }
+
+    fn fence_floor(&self) -> FenceFloor {
+        self.http.config.fence_floor
     }
 
     fn over(&self) -> &CancellationToken {

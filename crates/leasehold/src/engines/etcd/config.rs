@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::engine::{Host, Url};
+use crate::engines::ordered::FenceFloor;
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
@@ -17,6 +18,8 @@ pub(super) struct Config {
     tls: Option<Tls>,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
+    /// What fences are counted from.
+    pub(super) fence_floor: FenceFloor,
 }
 
 /// The port of a host without one.
@@ -37,6 +40,7 @@ impl Config {
         }
         let mut params = url.params();
         let prefix = params.take("prefix").unwrap_or_default();
+        let fence_floor = FenceFloor::of(&mut params).map_err(|what| bad(&what))?;
         let tls = Tls::of(&mut params, url.scheme() == "etcds");
         let tls = tls.map_err(|what| bad(&what))?;
         params.finish()?;
@@ -51,6 +55,7 @@ impl Config {
             login,
             tls: tls.map(|tls| tls.speaking(b"h2")),
             lease: LEASE,
+            fence_floor,
         })
     }
 
@@ -121,6 +126,7 @@ mod tests {
             "etcd:",
             "etcd://h/path",
             "etcd://h?x=1",
+            "etcd://h?fence_floor=much",
             "etcd://me@h",
             "etcd://h?ca=x",
             "etcds://h?key=x",

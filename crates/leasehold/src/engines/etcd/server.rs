@@ -14,7 +14,7 @@ use super::txn::{Txn, range, ranges, whole};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::engines::ordered::data::Note;
 use crate::engines::ordered::{
-    Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
+    Fail, FenceFloor, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
 };
 use crate::error::{Error, Result};
 use crate::line::Refusal;
@@ -141,6 +141,10 @@ impl Server for EtcdServer {
         let given = i64::try_from(self.given.as_secs()).unwrap_or(i64::MAX);
         // A server that gave more than was asked for gives no shorter lease.
         needed == self.asked || (given > self.asked && needed <= given)
+    }
+
+    fn fence_floor(&self) -> FenceFloor {
+        self.fence_floor
     }
 
     fn over(&self) -> &CancellationToken {

@@ -15,7 +15,7 @@ use super::names::SESSIONS;
 use super::txn::{Txn, last_change, range, ranges};
 use crate::claim::ClaimId;
 use crate::clock::{Clock, micros};
-use crate::engines::ordered::Fail;
+use crate::engines::ordered::{Fail, FenceFloor};
 use crate::error::{ErrorKind, Result, Step};
 use crate::sync::Shared;
 
@@ -28,6 +28,8 @@ pub(super) struct EtcdServer {
     /// The lease of the claims, in seconds that the server was asked for, and those it gave.
     pub(super) asked: i64,
     pub(super) given: Duration,
+    /// What fences are counted from.
+    pub(super) fence_floor: FenceFloor,
     pub(super) clock: Clock,
     /// When the request of the last proof was sent.
     proved: AtomicU64,
@@ -79,6 +81,7 @@ impl EtcdServer {
             lease: granted.id,
             asked,
             given,
+            fence_floor: config.fence_floor,
             clock,
             proved: AtomicU64::new(sent),
             proving: tokio::sync::Mutex::default(),

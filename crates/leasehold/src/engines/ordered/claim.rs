@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::place::{Found, Own, Place};
 use super::session::{Command, Core, Ticket};
-use super::{Deployment, Fail, Server, Watch, fence};
+use super::{Deployment, Fail, Server, Watch};
 use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Event, FENCE_BLOCK, Held, Release, Standing};
 use crate::error::{Result, Step};
@@ -261,8 +261,9 @@ impl<'a, D: Deployment> Life<'a, D> {
             Found::Held { wanted, behind } => {
                 // A request to give the lock up may have come while the claim waited: its node is read soon.
                 (self.own, self.behind) = (None, behind);
+                let floor = self.place.server.fence_floor();
                 let held = Held {
-                    fence: fence(self.place.number)?,
+                    fence: floor.fence(self.place.number)?,
                     block: FENCE_BLOCK,
                     wanted,
                 };

@@ -1,9 +1,9 @@
 //! The claims on a name as their nodes show them, those of other programs among them; evictions and requests to give up.
 
 use super::data::{Note, REVOKE, Trace};
-use super::{Fail, Kind, Server, Stored, fence};
+use super::{Fail, Kind, Server, Stored};
 use crate::claim::Mode;
-use crate::engine::{ClaimView, Clock, FENCE_BLOCK, Identity, LineView, Query};
+use crate::engine::{ClaimView, Clock, Identity, LineView, Query};
 use crate::error::{Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
@@ -37,7 +37,8 @@ impl Seen {
     }
 
     fn view<S: Server>(&self, server: &S, clock: &Clock) -> ClaimView {
-        let fence = fence(self.number).ok().filter(|_| self.holds);
+        let fence = server.fence_floor().fence(self.number);
+        let fence = fence.ok().filter(|_| self.holds);
         let who = self.note.as_ref().map(|note| (*note.who).clone());
         let known = self.note.as_ref().map(|note| note.lease);
         let lease = known.unwrap_or_else(|| server.timeout());
@@ -131,11 +132,9 @@ async fn holders<S: Server>(
     name: &Name,
     fence: Option<Fence>,
 ) -> Result<Vec<Seen>, Fail> {
-    let meant = fence.map(|fence| fence.get() / u64::from(FENCE_BLOCK));
+    let meant = fence.map(|fence| server.fence_floor().number(fence));
     let mut seen = look(server, name).await?;
-    seen.retain(|seen| {
-        seen.holds && meant.is_none_or(|meant| u64::try_from(seen.number) == Ok(meant))
-    });
+    seen.retain(|seen| seen.holds && meant.is_none_or(|meant| meant == Some(seen.number)));
     Ok(seen)
 }
 

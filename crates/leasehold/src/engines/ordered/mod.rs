@@ -7,6 +7,7 @@
 
 mod claim;
 pub(super) mod data;
+mod fences;
 pub(super) mod inspect;
 mod place;
 pub(super) mod rule;
@@ -22,12 +23,12 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::fences::FenceFloor;
 pub(super) use self::place::conflict;
 pub(super) use self::session::OrderedSession;
 use crate::claim::{Claim, ClaimId, Mode};
-use crate::engine::{FENCE_BLOCK, Inbox};
+use crate::engine::Inbox;
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::Fence;
 use crate::name::Name;
 
 /// A deployment that opens sessions at its servers.
@@ -58,6 +59,9 @@ pub(super) trait Server: fmt::Debug + Send + Sync + 'static {
     /// Whether claims of this lease belong to this session: the server keeps the nodes of a dead process for as long
     /// as this lease needs, and no longer.
     fn fits(&self, lease: Duration) -> bool;
+
+    /// What fences are counted from: the same for every client of the deployment.
+    fn fence_floor(&self) -> FenceFloor;
 
     /// Cancelled when the session is over.
     fn over(&self) -> &CancellationToken;
@@ -228,31 +232,5 @@ impl Fail {
 impl From<Error> for Fail {
     fn from(error: Error) -> Self {
         Self::Refused(error.kind(), error.message().to_owned())
-    }
-}
-
-/// The first fence of the block that belongs to a node with this number.
-pub(super) fn fence(number: i64) -> Result<Fence, Fail> {
-    let first = number.checked_mul(i64::from(FENCE_BLOCK));
-    match first.map(u64::try_from) {
-        Some(Ok(first)) => Ok(Fence::new(first)),
-        _ => Err(Fail::Refused(
-            ErrorKind::Unavailable,
-            format!("no fence is left below 2^63: the server counts {number} changes"),
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_of_fences_ends_below_2_to_the_63() {
-        let last = i64::MAX / i64::from(FENCE_BLOCK);
-        let first = fence(last).unwrap();
-        assert!(i64::try_from(first.get() + u64::from(FENCE_BLOCK) - 1).is_ok());
-        assert!(fence(last + 1).is_err());
-        assert!(fence(-1).is_err());
     }
 }

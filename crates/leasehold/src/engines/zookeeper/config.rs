@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::{Host, Url};
+use crate::engine::{Host, Params, Url};
+use crate::engines::ordered::FenceFloor;
 use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 
@@ -14,6 +15,19 @@ pub(super) enum Access {
     Anyone,
     /// Clients with the same login.
     Creator,
+}
+
+impl Access {
+    fn of(params: &mut Params, login: bool) -> Result<Self> {
+        match params.take("acl").as_deref() {
+            None | Some("anyone") => Ok(Self::Anyone),
+            Some("creator") if login => Ok(Self::Creator),
+            Some("creator") => Err(bad("acl=creator needs a login: say auth=")),
+            Some(_) => Err(bad(
+                "acl has an unknown value: write acl=anyone or acl=creator",
+            )),
+        }
+    }
 }
 
 /// One deployment, as a URL names it.
@@ -28,6 +42,8 @@ pub(super) struct Config {
     pub(super) lease: Duration,
     /// The longest frame that is taken from a server, in bytes.
     pub(super) frame_cap: usize,
+    /// What fences are counted from.
+    pub(super) fence_floor: FenceFloor,
 }
 
 /// The port of a host without one.
@@ -56,21 +72,13 @@ impl Config {
                 None => return Err(bad("auth is SCHEME:SECRET, as in digest:user:password")),
             },
         };
-        let access = match params.take("acl").as_deref() {
-            None | Some("anyone") => Access::Anyone,
-            Some("creator") if auth.is_some() => Access::Creator,
-            Some("creator") => return Err(bad("acl=creator needs a login: say auth=")),
-            Some(_) => {
-                return Err(bad(
-                    "acl has an unknown value: write acl=anyone or acl=creator",
-                ));
-            }
-        };
+        let access = Access::of(&mut params, auth.is_some())?;
         let frame_cap = match params.take("jute.maxbuffer").map(|cap| cap.parse()) {
             None => FRAME_CAP,
             Some(Ok(cap)) if cap >= 1024 => cap,
             Some(_) => return Err(bad("jute.maxbuffer is a number of bytes, at least 1024")),
         };
+        let fence_floor = FenceFloor::of(&mut params).map_err(|what| bad(&what))?;
         let tls = Tls::of(&mut params, false).map_err(|what| bad(&what))?;
         params.finish()?;
         let root = url.path().trim_end_matches('/').to_owned();
@@ -85,6 +93,7 @@ impl Config {
             tls,
             lease: LEASE,
             frame_cap,
+            fence_floor,
         })
     }
 
@@ -156,6 +165,7 @@ mod tests {
             "zookeeper://h/?x=1",
             "zookeeper://h/?jute.maxbuffer=1",
             "zookeeper://h/?jute.maxbuffer=much",
+            "zookeeper://h/?fence_floor=-1",
             "zookeeper://h/a//b",
             "zookeeper://h/?tls=perhaps",
             "zookeeper://h/?ca=x",

@@ -15,7 +15,7 @@ use crate::claim::{Claim, ClaimId, Mode};
 use crate::engine::{Event, Inbox};
 use crate::engines::ordered::data::Note;
 use crate::engines::ordered::{
-    Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
+    Fail, FenceFloor, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch, conflict,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::line::Refusal;
@@ -28,6 +28,7 @@ pub(super) struct ZkServer {
     root: String,
     /// The timeout that was asked for.
     asked: Duration,
+    fence_floor: FenceFloor,
 }
 
 /// A follower passes our words on to the leader up to half a tick late, and a session has at least two ticks: a timeout a
@@ -65,6 +66,7 @@ impl ZkServer {
             client,
             root: config.root().to_owned(),
             asked,
+            fence_floor: config.fence_floor,
         }))
     }
 
@@ -171,6 +173,10 @@ impl Server for ZkServer {
         let (needed, given) = (timeout_for(lease), self.timeout());
         // A server that gave more than was asked for gives no session a shorter timeout.
         needed == given || (given > self.asked && needed <= given)
+    }
+
+    fn fence_floor(&self) -> FenceFloor {
+        self.fence_floor
     }
 
     fn over(&self) -> &CancellationToken {

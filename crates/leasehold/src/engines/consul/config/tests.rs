@@ -71,6 +71,8 @@ fn refuses_what_it_does_not_know() {
         ("consul://h/a/../b", ".."),
         ("consul://h?x=1", "x"),
         ("consul://h?checks=all", "serf"),
+        ("consul://h?fence_floor=1.5", "2^63"),
+        ("consul://h?layout=consul&fence_floor=", "2^63"),
         ("consul://h?layout=other", "layout"),
         ("consul://h?mutex_key=name", "layout=consul"),
         ("consul://h?layout=consul&mutex_key=x", "mutex_key"),

@@ -21,7 +21,9 @@ use super::layout::{Layout, QUEUE};
 use super::room::{Room, room};
 use crate::claim::{Claim, ClaimId, Mode};
 use crate::engine::Inbox;
-use crate::engines::ordered::{Fail, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch};
+use crate::engines::ordered::{
+    Fail, FenceFloor, Kind, Listed, Made, New, Node, Rooms, Server, Stored, Watch,
+};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::sync::Shared;
@@ -148,6 +150,10 @@ impl Server for SharedServer {
 
     fn fits(&self, lease: Duration) -> bool {
         self.own.fits(lease)
+    }
+
+    fn fence_floor(&self) -> FenceFloor {
+        self.own.fence_floor()
     }
 
     fn over(&self) -> &CancellationToken {
