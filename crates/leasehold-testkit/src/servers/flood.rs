@@ -49,8 +49,17 @@ impl Flood {
         self.port
     }
 
-    /// The most bytes that one connection took.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::SeqCst)
+    /// The least that the client has read of one connection: what it took, less what the kernel may hold of that.
+    pub fn read_at_least(&self) -> u64 {
+        let sent = self.sent.load(Ordering::SeqCst);
+        sent.saturating_sub(largest("tcp_wmem") + largest("tcp_rmem"))
     }
+}
+
+/// The largest buffer of a socket, of which a machine with a fast network has set some ten megabytes.
+fn largest(buffer: &str) -> u64 {
+    let path = format!("/proc/sys/net/ipv4/{buffer}");
+    let sizes = std::fs::read_to_string(path).expect("the sizes of buffers");
+    let last = sizes.split_whitespace().next_back();
+    last.expect("three sizes").parse().expect("a size")
 }
