@@ -31,6 +31,10 @@ async fn an_answer_of_consul_without_an_end_is_refused() {
         let error = connected.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().len() < 3_000, "{error}");
-        assert!(server.read_at_least() < 80 * MIB, "{} bytes", server.read_at_least());
+        assert!(
+            server.read_at_least() < 80 * MIB,
+            "{} bytes",
+            server.read_at_least()
+        );
     }
 }

@@ -34,5 +34,9 @@ async fn an_answer_of_etcd_without_an_end_is_refused() {
     let connected = connected.await.expect("an answer in time");
     let error = connected.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(server.read_at_least() < 40 * MIB, "{} bytes", server.read_at_least());
+    assert!(
+        server.read_at_least() < 40 * MIB,
+        "{} bytes",
+        server.read_at_least()
+    );
 }

@@ -34,7 +34,11 @@ async fn a_long_message_of_postgres_is_refused_at_its_head() {
         let url = format!("postgres://app@127.0.0.1:{}/db", server.port());
         let error = refusal(&url).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(server.read_at_least() < 16 * MIB, "{} bytes", server.read_at_least());
+        assert!(
+            server.read_at_least() < 16 * MIB,
+            "{} bytes",
+            server.read_at_least()
+        );
     }
 }
 
@@ -48,7 +52,11 @@ async fn rows_of_postgres_without_an_end_are_refused() {
     let url = format!("postgres://app@127.0.0.1:{}/db", server.port());
     let error = refusal(&url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(server.read_at_least() < 300 * MIB, "{} bytes", server.read_at_least());
+    assert!(
+        server.read_at_least() < 300 * MIB,
+        "{} bytes",
+        server.read_at_least()
+    );
 }
 
 /// A packet of MariaDB's protocol.

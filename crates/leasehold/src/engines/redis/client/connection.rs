@@ -1,7 +1,6 @@
 //! One connection to a server: how it is opened, its first requests, and its channels.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -101,6 +100,8 @@ pub(super) type Hear = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Conn {
     mux: Mux,
+    /// Named in errors.
+    address: Arc<Address>,
     /// The server's id of the connection (`CLIENT ID`).
     id: Option<i64>,
 }
@@ -175,7 +176,11 @@ impl Conn {
     ) -> Result<(Self, Driver), Trouble> {
         let stream = stream::open(endpoint, &target.address, target.tls.as_ref()).await?;
         let (mux, mut driver) = mux::over(stream, hear);
-        let mut conn = Self { mux, id: None };
+        let mut conn = Self {
+            mux,
+            address: Arc::new(target.address.clone()),
+            id: None,
+        };
         for reply in conn.first(&mut driver, &hello(target)).await? {
             let said = reply.ok().map_err(Trouble::at_login)?;
             conn.id = conn.id.or(id_in(&said));
@@ -264,8 +269,14 @@ impl Conn {
     }
 
     /// Sends calls in one go and answers for each.
-    pub(super) fn send(&self, calls: &[Call]) -> impl Future<Output = Result<Vec<Reply>, Trouble>> {
-        self.mux.send(calls)
+    pub(super) async fn send(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
+        let sent = self.mux.send(calls).await;
+        sent.map_err(|trouble| trouble.from(&self.address))
+    }
+
+    /// Whether its stream has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.mux.is_over()
     }
 
     /// Ends it: the callers that wait for answers are told why.
@@ -344,6 +355,8 @@ impl fmt::Debug for Conn {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -369,18 +382,22 @@ mod tests {
         Endpoint::Tcp(address)
     }
 
-    async fn race(answers: &[Option<&'static [u8]>]) -> Result<(), Trouble> {
-        let mut endpoints = Vec::new();
-        for answer in answers {
-            endpoints.push(place(*answer).await);
-        }
-        let target = Target {
+    fn target() -> Target {
+        Target {
             address: Address::Tcp(Host::parse("h", 1).unwrap()),
             tls: None,
             login: Login::default(),
             database: 0,
             patience: Duration::from_secs(2),
-        };
+        }
+    }
+
+    async fn race(answers: &[Option<&'static [u8]>]) -> Result<(), Trouble> {
+        let mut endpoints = Vec::new();
+        for answer in answers {
+            endpoints.push(place(*answer).await);
+        }
+        let target = target();
         let opened = Conn::race(&target, endpoints, Arc::new(|_, _| {}));
         let opened = tokio::time::timeout(Duration::from_secs(60), opened).await;
         opened.expect("in time").map(drop)
@@ -397,5 +414,22 @@ mod tests {
         assert!(matches!(refused, Err(Trouble::Denied(_))), "{refused:?}");
         let down = race(&[silent, silent]).await;
         assert!(matches!(down, Err(Trouble::Down(_))), "{down:?}");
+    }
+
+    #[tokio::test]
+    async fn a_call_on_a_connection_that_ended_was_not_sent_and_names_the_server() {
+        let there = place(Some(b"+OK\r\n")).await;
+        let opened = Conn::race(&target(), vec![there], Arc::new(|_, _| {})).await;
+        let (conn, driver) = opened.unwrap();
+        assert!(!conn.is_over());
+        let ping = [Call::new("PING")];
+        let mut cut = std::pin::pin!(conn.send(&ping));
+        let mut unwoken = Context::from_waker(Waker::noop());
+        assert!(cut.as_mut().poll(&mut unwoken).is_pending());
+        drop(driver);
+        assert!(conn.is_over());
+        let named = |trouble: &str| trouble.starts_with("h:1: ");
+        assert!(matches!(cut.await, Err(Trouble::Cut(why)) if named(&why)));
+        assert!(matches!(conn.send(&ping).await, Err(Trouble::Down(why)) if named(&why)));
     }
 }

@@ -107,7 +107,7 @@ impl Keeper {
             Trouble::Down(why) => why,
             other => other.to_string(),
         };
-        live.conn.end(&format!("{}: {why}", live.address));
+        live.conn.end(&why);
         Trouble::Down(why).from(&live.address)
     }
 

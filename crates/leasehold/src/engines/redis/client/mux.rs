@@ -122,6 +122,11 @@ impl Mux {
         Ok(())
     }
 
+    /// Whether the stream has ended: nothing is sent any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.lock().writing.is_none()
+    }
+
     /// Tells every caller that its answer will not come, and why.
     pub(super) fn end(&self, why: &str) {
         let mut sending = self.0.lock();

@@ -192,7 +192,10 @@ impl Server {
     }
 
     async fn conn(&self) -> Result<(Conn, Arc<Greeting>), Trouble> {
-        if let State::Up(conn, greeting) = &*self.state.borrow() {
+        // The stream may have ended a moment before the keeper says so.
+        if let State::Up(conn, greeting) = &*self.state.borrow()
+            && !conn.is_over()
+        {
             return Ok((conn.clone(), greeting.clone()));
         }
         Box::pin(self.wait_for_conn()).await
@@ -201,7 +204,7 @@ impl Server {
     async fn wait_for_conn(&self) -> Result<(Conn, Arc<Greeting>), Trouble> {
         let mut state = self.state.clone();
         let settled = |state: &State| match state {
-            State::Up(..) => true,
+            State::Up(conn, _) => !conn.is_over(),
             State::Down(why) => why.is_final(),
             State::New => false,
         };
