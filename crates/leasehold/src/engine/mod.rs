@@ -49,7 +49,7 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 ))]
 pub(crate) use self::host::Host;
 pub(crate) use self::schemes::engine as url_engine;
-#[cfg(any(feature = "file", feature = "sqlite"))]
+#[cfg(any(all(feature = "file", unix), feature = "sqlite"))]
 pub(crate) use self::url::path_in_url;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
@@ -61,7 +61,7 @@ pub use crate::clock::{Clock, Micros};
 pub use crate::engines::consul::{Consul, ConsulLocks};
 #[cfg(feature = "etcd")]
 pub use crate::engines::etcd::Etcd;
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", unix))]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redlock")]

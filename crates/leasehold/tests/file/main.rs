@@ -1,5 +1,5 @@
 //! The `file` engine through the public API: two clients on one directory.
-#![cfg(feature = "file")]
+#![cfg(all(feature = "file", unix))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod ends;
