@@ -13,7 +13,7 @@ use crate::fence::Fence;
 use crate::kinds::Layer;
 use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::name::Name;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 use crate::store::Store;
 use crate::turns::{Terms, Turns};
 
@@ -32,7 +32,7 @@ use crate::turns::{Terms, Turns};
 /// # Ok(()) }
 /// ```
 pub async fn connect(url: &str) -> Result<Client> {
-    Options::new().connect(url).await
+    ConnectOptions::new().connect(url).await
 }
 
 /// The guarantees of a URL's engine, without reaching it.

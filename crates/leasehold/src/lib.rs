@@ -110,7 +110,7 @@ pub use self::kinds::{
 #[cfg(feature = "cached")]
 pub use self::kinds::{Cached, LoadError};
 pub use self::name::{NAME_MAX, Name};
-pub use self::options::Options;
+pub use self::options::ConnectOptions;
 pub use self::session::State;
 pub use self::turns::{Bound, Owner};
 #[cfg(feature = "macros")]

@@ -17,7 +17,7 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 /// use leasehold::Level;
 /// use std::time::Duration;
 ///
-/// let client = leasehold::Options::new()
+/// let client = leasehold::ConnectOptions::new()
 ///     .require(Level::L2)
 ///     .lease(Duration::from_secs(5))
 ///     .connect("memory:")
@@ -26,7 +26,7 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 /// ```
 #[derive(Debug, Clone, Default)]
 #[must_use = "options do nothing until they connect"]
-pub struct Options {
+pub struct ConnectOptions {
     require: Option<Level>,
     lease: Option<Duration>,
     bound: Bound,
@@ -41,7 +41,7 @@ pub struct Options {
 /// How long a passing refusal is borne by a connect.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Options {
+impl ConnectOptions {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
@@ -83,7 +83,7 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// use std::time::Duration;
-    /// let options = leasehold::Options::new().patience(Duration::from_secs(30));
+    /// let options = leasehold::ConnectOptions::new().patience(Duration::from_secs(30));
     /// let client = options.connect("memory:").await?;
     /// # Ok(()) }
     /// ```
@@ -98,7 +98,7 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// let store = leasehold::store::open("memory:shop")?;
-    /// let client = leasehold::Options::new().store(store).connect("memory:shop").await?;
+    /// let client = leasehold::ConnectOptions::new().store(store).connect("memory:shop").await?;
     /// # Ok(()) }
     /// ```
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
@@ -110,7 +110,7 @@ impl Options {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// let client = leasehold::Options::new().cached_in_process(1_000_000).connect("memory:").await?;
+    /// let client = leasehold::ConnectOptions::new().cached_in_process(1_000_000).connect("memory:").await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "cached")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Engine, Memory, Query};
-use leasehold::{Client, Options, Released, State};
+use leasehold::{Client, ConnectOptions, Released, State};
 use tokio::time::{Instant, advance, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ impl World {
     }
 
     async fn client(&self) -> Client {
-        let options = Options::new().clock(self.clock.clone());
+        let options = ConnectOptions::new().clock(self.clock.clone());
         let engine = Arc::new(self.engine.clone());
         options.open(engine).await.unwrap()
     }
@@ -201,7 +201,7 @@ fn a_guard_is_lost_with_the_runtime_that_renews_it() {
     };
     let first = runtime();
     let engine = Arc::new(Memory::new(Clock::boot()));
-    let client = first.block_on(Options::new().open(engine)).unwrap();
+    let client = first.block_on(ConnectOptions::new().open(engine)).unwrap();
     let guard = first.block_on(client.mutex("x").lock()).unwrap();
     drop(first);
     let told = runtime().block_on(async { timeout(SECOND, guard.lost()).await });

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Name, Released, State};
 use leasehold_testkit::peers::go;
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
@@ -28,7 +28,7 @@ fn url() -> String {
 }
 
 async fn ours() -> Client {
-    let opened = Options::new().lease(LEASE).connect(&url()).await;
+    let opened = ConnectOptions::new().lease(LEASE).connect(&url()).await;
     opened.expect("connected")
 }
 

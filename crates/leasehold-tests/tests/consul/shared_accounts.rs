@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Options, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Released, Result, State};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
@@ -17,7 +17,7 @@ const OURS: &str = r#"key_prefix "leasehold/" { policy = "write" }"#;
 
 async fn connect(server: &Consul, token: &str) -> Result<Client> {
     let url = format!("consul://:{token}@{}?layout=consul", server.address());
-    Options::new().connect(&url).await
+    ConnectOptions::new().connect(&url).await
 }
 
 async fn holder(server: &Consul) -> (Client, leasehold::Guard) {

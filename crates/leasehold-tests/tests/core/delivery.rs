@@ -188,7 +188,7 @@ fn a_loss_is_told_when_the_runtime_that_connected_is_gone() {
     let (first, second) = (runtime(), runtime());
     let lease = Duration::from_secs(600);
     let guard = first.block_on(async {
-        let options = leasehold::Options::new().lease(lease);
+        let options = leasehold::ConnectOptions::new().lease(lease);
         let client = options.connect("memory:").await.unwrap();
         client.mutex("x").lock().await.unwrap()
     });
@@ -213,7 +213,7 @@ fn a_loss_is_told_by_the_clock_while_the_runtime_that_connected_stands_still() {
     };
     let (still, runs) = (one(), one());
     let guard = still.block_on(async {
-        let options = leasehold::Options::new().lease(Duration::from_millis(200));
+        let options = leasehold::ConnectOptions::new().lease(Duration::from_millis(200));
         let client = options.connect("memory:").await.unwrap();
         client.mutex("x").lock().await.unwrap()
     });

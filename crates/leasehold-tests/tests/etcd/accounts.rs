@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, Name, Released, Result, State};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::etcd::Etcd;
 
@@ -62,7 +62,7 @@ async fn renewed(guard: &Guard, times: u32) {
 
 async fn connect(server: &Etcd, login: &str, prefix: &str) -> Result<Client> {
     let url = format!("etcd://{login}@{}?prefix={prefix}", server.address());
-    Options::new().connect(&url).await
+    ConnectOptions::new().connect(&url).await
 }
 
 /// What `etcdctl` answers to a user, or to no login.
@@ -196,7 +196,7 @@ async fn without_logins_every_client_of_etcd_can_take_a_lock_away() {
     let server = Etcd::start();
     let mine = connect(&server, "me:hunter2", "").await.expect("connected");
     let guard = mine.mutex("x").lock().await.expect("free");
-    let other = Options::new()
+    let other = ConnectOptions::new()
         .connect(&server.url())
         .await
         .expect("connected");
@@ -246,7 +246,7 @@ async fn a_line_of_etcd_has_an_end() {
         drop(input);
         assert!(running.wait().expect("ends").success());
     }
-    let client = Options::new()
+    let client = ConnectOptions::new()
         .connect(&server.url())
         .await
         .expect("connected");
@@ -275,12 +275,14 @@ async fn a_member_of_etcd_without_a_trusted_certificate_is_told_nothing() {
         options.replace(&format!("{right}&"), ""),
         options.replace(&right, &wrong),
     ] {
-        let refused = Options::new().connect(&format!("{place}?{options}")).await;
+        let refused = ConnectOptions::new()
+            .connect(&format!("{place}?{options}"))
+            .await;
         let error = refused.expect_err("not trusted").to_string();
         assert!(error.contains("invalid peer certificate"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
-    drop(Options::new().connect(&own).await.expect("trusted"));
+    drop(ConnectOptions::new().connect(&own).await.expect("trusted"));
 }
 
 /// A web token is of one state of the users: after any change the client logs in again.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Client, ErrorKind, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, State};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -19,7 +19,10 @@ fn account(server: &Redis, name: &str, rights: &str) -> redis::Connection {
 }
 
 async fn client(server: &Redis) -> Client {
-    let connected = Options::new().lease(LEASE).connect(&server.url()).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&server.url())
+        .await;
     connected.expect("connected")
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, Guard, State};
 use leasehold_testkit::servers::redis::Redis;
 
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -32,7 +32,7 @@ impl Scene {
         let spy = redis::Client::open(format!("redis://spy:x@127.0.0.1:{}", server.port));
         let spy = spy.expect("a URL").get_connection().expect("connected");
         let url = format!("{}?{options}", server.url());
-        let connected = Options::new().lease(LEASE).connect(&url).await;
+        let connected = ConnectOptions::new().lease(LEASE).connect(&url).await;
         let engine = Engine::new(&Url::parse(&url).expect("a URL")).expect("an engine");
         Self {
             server,

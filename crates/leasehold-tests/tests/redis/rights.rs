@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Query, Redis as Own, Redisson, Redlock, Url};
-use leasehold::{Client, ErrorKind, Name, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Name, State};
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::let_vote;
 
 const LEASE: Duration = Duration::from_millis(900);
 
 async fn client(url: &str) -> Client {
-    let connected = Options::new().lease(LEASE).connect(url).await;
+    let connected = ConnectOptions::new().lease(LEASE).connect(url).await;
     connected.expect("connected")
 }
 
@@ -202,7 +202,7 @@ async fn the_documented_rights_are_enough_for_redlock_with_tls() {
         let outside = ["--user", "leasehold", "--pass", "secret", "GET", "other"];
         assert!(node.cli_args(&outside).contains("NOPERM"));
     }
-    let denied = Options::new()
+    let denied = ConnectOptions::new()
         .connect(&format!(
             "redlock://leasehold:wrong@{}?{options}",
             hosts.join(",")

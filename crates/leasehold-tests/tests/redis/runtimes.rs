@@ -17,7 +17,7 @@ fn an_engine_outlives_its_first_client(url: &str) {
     for name in ["first", "second"] {
         let runtime = Runtime::new().expect("a runtime");
         runtime.block_on(async {
-            let opened = leasehold::Options::new().open(engine.clone()).await;
+            let opened = leasehold::ConnectOptions::new().open(engine.clone()).await;
             let client = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
             for at in 0..20 {
                 let guard = client.mutex(format!("{name} {at}")).lock().await;

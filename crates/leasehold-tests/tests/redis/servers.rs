@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, ErrorKind, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, State};
 use leasehold_testkit::poll::PATIENCE;
 use leasehold_testkit::servers::redis::{Cluster, Sentinels};
 
 async fn client(url: &str, lease: Duration) -> Client {
-    Options::new()
+    ConnectOptions::new()
         .lease(lease)
         .connect(url)
         .await

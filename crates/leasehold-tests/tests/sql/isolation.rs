@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, State};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::database::Host;
@@ -15,7 +15,7 @@ use leasehold_testkit::servers::postgres::Postgres;
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn client(url: &str) -> Client {
-    let client = Options::new().lease(LEASE).connect(url).await;
+    let client = ConnectOptions::new().lease(LEASE).connect(url).await;
     client.expect("connected")
 }
 

@@ -1,7 +1,7 @@
 //! Clients without the login of the holder: with `acl=creator` they are kept out, without it they can do anything.
 
 use leasehold::engine::Query;
-use leasehold::{ErrorKind, Name, Options, State};
+use leasehold::{ConnectOptions, ErrorKind, Name, State};
 use leasehold_testkit::servers::zookeeper::ZooKeeper;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,7 +15,7 @@ async fn with_acl_creator_others_neither_see_nor_take_nor_block() {
     for login in ["", "you:hunter3@"] {
         // A stranger may be refused when it connects: it has no right to the directory of the locks.
         let url = format!("zookeeper://{login}{address}/private");
-        let Ok(other) = Options::new().connect(&url).await else {
+        let Ok(other) = ConnectOptions::new().connect(&url).await else {
             continue;
         };
         let seen = other.inspect(&query).await;

@@ -38,7 +38,7 @@ use crate::client::Shutdown;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 
 /// Connects to the engine of a URL, as [`leasehold::connect`](crate::connect).
 ///
@@ -51,7 +51,7 @@ use crate::options::Options;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub fn connect(url: &str) -> Result<Client> {
-    connect_with(url, Options::new())
+    connect_with(url, ConnectOptions::new())
 }
 
 /// Like [`connect`], with options.
@@ -60,11 +60,11 @@ pub fn connect(url: &str) -> Result<Client> {
 /// As [`connect`].
 ///
 /// ```
-/// let options = leasehold::Options::new().require(leasehold::Level::L2);
+/// let options = leasehold::ConnectOptions::new().require(leasehold::Level::L2);
 /// let client = leasehold::blocking::connect_with("memory:", options)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub fn connect_with(url: &str, options: Options) -> Result<Client> {
+pub fn connect_with(url: &str, options: ConnectOptions) -> Result<Client> {
     Background::refuse_inside_runtime()?;
     let (url, (tell, told)) = (url.to_owned(), oneshot::channel());
     let (gone, until_gone) = oneshot::channel();
@@ -88,7 +88,7 @@ type Connected = Result<(crate::Client, Handle)>;
 /// The background thread: connects, keeps claims alive, and releases the rest after the last client and guard are gone.
 fn background(
     url: &str,
-    options: Options,
+    options: ConnectOptions,
     tell: oneshot::Sender<Connected>,
     until_gone: oneshot::Receiver<()>,
 ) {

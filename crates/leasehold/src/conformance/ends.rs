@@ -9,7 +9,7 @@ use crate::engine::{Claim, Clock, Identity, Inbox, Mode, Standing};
 use crate::error::ErrorKind;
 use crate::guard::Released;
 use crate::name::Name;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 use crate::session::State;
 
 /// P5: a release grants to the next in line; it does not have to ask, and does not wait for a heartbeat.
@@ -312,7 +312,7 @@ pub async fn a_fixed_lease_ends(s: &Subject) {
 /// P19: shutdown waits for guards, refuses new claims and leaves nothing.
 pub async fn shutdown_drains(s: &Subject) {
     let (name, lingering) = (fresh_name(), fresh_name());
-    let client = s.client_with(Options::new()).await;
+    let client = s.client_with(ConnectOptions::new()).await;
     let guard = client.mutex(&name).lock().await.expect("free");
     let linger = client.mutex(&lingering).linger(Duration::from_secs(60));
     let _ = linger

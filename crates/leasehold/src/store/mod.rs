@@ -1,7 +1,7 @@
 //! A small place that remembers: values by name, each guarded by the fence of the lock of the same name.
 //!
 //! A [`Client`](crate::Client) has the store of its own URL (`memory:`, `redis:`, `postgres:`, `mysql:`, `sqlite:`); with an
-//! engine that has none, [`Options::store`](crate::Options::store) names another. [`Stock`](crate::Stock),
+//! engine that has none, [`ConnectOptions::store`](crate::ConnectOptions::store) names another. [`Stock`](crate::Stock),
 //! [`Once`](crate::Once), [`Latch`](crate::Latch), [`Barrier`](crate::Barrier) and `Cached` keep their state there.
 //!
 //! # Contract
@@ -127,7 +127,7 @@ pub(crate) fn of(url: &Url) -> Result<Arc<dyn Store>> {
         other => {
             let what = format!(
                 "{other:?} has no store of values: give one of memory:, redis:, postgres:, mysql: or sqlite: (with the \
-                 cargo feature of that name) to Options::store, beside the engine of the locks"
+                 cargo feature of that name) to ConnectOptions::store, beside the engine of the locks"
             );
             Err(Error::new(ErrorKind::Unsupported, Step::Store, what))
         }

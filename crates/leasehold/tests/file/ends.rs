@@ -7,7 +7,7 @@ async fn a_directory_removed_underneath_is_a_loss_and_then_a_new_start() {
     let dir = temp();
     let path = dir.path().join("d");
     let url = format!("file:{}", path.display());
-    let a = Options::new()
+    let a = ConnectOptions::new()
         .lease(Duration::from_millis(900))
         .connect(&url)
         .await

@@ -19,7 +19,7 @@ use leasehold::engine::{
     Standing,
 };
 use leasehold::line::{Line, Moment, What};
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, Name, Released, State};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -32,7 +32,11 @@ fn temp() -> TempDir {
 
 async fn client(dir: &Path) -> Client {
     let url = format!("file:{}", dir.display());
-    Options::new().lease(LEASE).connect(&url).await.unwrap()
+    ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&url)
+        .await
+        .unwrap()
 }
 
 /// A bare session, and what it was told.

@@ -33,9 +33,9 @@ async fn a_frozen_agent_leaves_one_holder_of_a_shared_lock() {
     let server = Consul::start();
     let door = Proxy::before(server.port());
     let ours = format!("consul://127.0.0.1:{}?layout=consul", door.port);
-    let ours = Options::new().lease(LEASE).connect(&ours).await;
+    let ours = ConnectOptions::new().lease(LEASE).connect(&ours).await;
     let other = format!("{}?layout=consul", server.url());
-    let other = Options::new().lease(LONG).connect(&other).await;
+    let other = ConnectOptions::new().lease(LONG).connect(&other).await;
     let (ours, other) = (ours.expect("connected"), other.expect("connected"));
     let guard = ours.mutex("f").lock().await.expect("free");
     let permit = ours.semaphore("p", 2).acquire_many(2).await.expect("free");

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, Guard, Name, Released, State};
 use leasehold_testkit::poll::{PATIENCE, eventually as until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
@@ -26,7 +26,7 @@ async fn client(url: &str) -> Client {
 
 async fn patient(url: &str, lease: Duration) -> Client {
     let url = format!("{url}?prefix=locks/");
-    let opened = Options::new().lease(lease).connect(&url).await;
+    let opened = ConnectOptions::new().lease(lease).connect(&url).await;
     opened.expect("connected")
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Options};
+use leasehold::{Client, ConnectOptions};
 use leasehold_testkit::servers::redis::Redis;
 
 async fn client(server: &Redis, options: &str) -> Client {
     let url = format!("{}?layout=redisson{options}", server.url());
-    let options = Options::new().lease(Duration::from_secs(5));
+    let options = ConnectOptions::new().lease(Duration::from_secs(5));
     options.connect(&url).await.expect("connected")
 }
 

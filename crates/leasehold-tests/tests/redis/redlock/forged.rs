@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Options, State};
+use leasehold::{ConnectOptions, State};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::Nodes;
@@ -38,7 +38,10 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
         let rule = "ACL SETUSER spy on >x resetchannels &lh:* ~lh:* +@read +publish -@write";
         assert_eq!(node.cli(rule).trim(), "OK");
     }
-    let connected = Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&nodes.url())
+        .await;
     let (client, name) = (connected.expect("connected"), fresh_name());
     let guard = client.mutex(&name).lock().await.expect("free");
     nodes.nodes.iter().for_each(|node| forge(node, &name));
@@ -62,7 +65,12 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_of_nodes_may_be_rewritten() {
     let nodes = Nodes::start(3);
-    let connected = async || Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let connected = async || {
+        ConnectOptions::new()
+            .lease(LEASE)
+            .connect(&nodes.url())
+            .await
+    };
     let (ours, theirs) = (connected().await, connected().await);
     let (ours, theirs) = (ours.expect("connected"), theirs.expect("connected"));
     let name = fresh_name();

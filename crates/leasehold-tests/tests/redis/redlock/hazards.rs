@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Gate, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Gate, Guard, Name, Released, State};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
@@ -52,7 +52,7 @@ impl World {
     async fn client(&self) -> Client {
         let ports: Vec<_> = self.proxies.iter().map(|proxy| proxy.port).collect();
         let url = format!("{}?longest=3", url(&ports));
-        Options::new()
+        ConnectOptions::new()
             .lease(LEASE)
             .connect(&url)
             .await
@@ -222,7 +222,7 @@ async fn votes_without_a_majority_are_given_back() {
     let mut nodes = Nodes::start(5);
     let url = format!("{}?longest=30", nodes.url());
     let client = async || {
-        let options = Options::new().lease(LEASE * 10);
+        let options = ConnectOptions::new().lease(LEASE * 10);
         options.connect(&url).await.expect("a majority is there")
     };
     (3..5).for_each(|at| nodes.nodes[at].kill());

@@ -70,7 +70,7 @@ async fn a_silent_session_costs_no_other_its_locks() {
     let [one, two] = [0, 1].map(|door: usize| doors[door].port);
     let url = format!("zookeeper://127.0.0.1:{one},127.0.0.1:{two}/locks");
     let lease = LEASE * 3;
-    let ours = Options::new().lease(lease).connect(&url).await;
+    let ours = ConnectOptions::new().lease(lease).connect(&url).await;
     let ours = ours.expect("connected");
     // Every lease has a session, and every session comes through a door by chance.
     let mut behind: [Vec<Guard>; 2] = Default::default();

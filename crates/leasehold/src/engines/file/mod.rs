@@ -64,10 +64,10 @@ impl File {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// use leasehold::{Options, engine::{Clock, File}};
+    /// use leasehold::{ConnectOptions, engine::{Clock, File}};
     /// # let temp = tempfile::tempdir().unwrap(); let dir = temp.path();
     /// let engine = std::sync::Arc::new(File::at(dir, Clock::boot())?);
-    /// let client = Options::new().open(engine).await?;
+    /// let client = ConnectOptions::new().open(engine).await?;
     /// let guard = client.mutex("x").lock().await?;
     /// # Ok(()) }
     /// ```

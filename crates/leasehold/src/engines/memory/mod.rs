@@ -39,10 +39,10 @@ impl Memory {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// use leasehold::{Options, engine::{Clock, Memory}};
+    /// use leasehold::{ConnectOptions, engine::{Clock, Memory}};
     /// let clock = Clock::simulated();
     /// let engine = std::sync::Arc::new(Memory::new(clock.clone()));
-    /// let client = Options::new().clock(clock).open(engine).await?;
+    /// let client = ConnectOptions::new().clock(clock).open(engine).await?;
     /// # Ok(()) }
     /// ```
     pub fn new(clock: Clock) -> Self {

@@ -69,7 +69,7 @@ impl Redis {
     /// let url = Url::parse("rediss://cache.example.com")?;
     /// let login = move || ("app".to_owned(), token.read().unwrap().clone());
     /// let engine = Arc::new(Redis::with_login(&url, login)?);
-    /// # let connected = async { leasehold::Options::new().open(engine).await };
+    /// # let connected = async { leasehold::ConnectOptions::new().open(engine).await };
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn with_login(
