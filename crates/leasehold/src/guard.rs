@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
-use crate::session::State;
+use crate::session::GuardState;
 use crate::turns::Turn;
 
 /// A held lock. It is renewed in the background until it is released or dropped.
 ///
-/// A guard is yours while [`state`](Self::state) is not [`State::Lost`]. It becomes lost on its own clock *before* the
+/// A guard is yours while [`state`](Self::state) is not [`GuardState::Lost`]. It becomes lost on its own clock *before* the
 /// engine lets another holder in, but a process that stood still may run one more step before it looks: if that step
 /// can do harm, send [`fence`](Self::fence) with it and let the resource refuse old fences.
 ///
@@ -82,10 +82,10 @@ impl Guard {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// assert_ne!(guard.state(), leasehold::State::Lost);
+    /// assert_ne!(guard.state(), leasehold::GuardState::Lost);
     /// # Ok(()) }
     /// ```
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> GuardState {
         self.turn.grant().state()
     }
 
@@ -103,8 +103,8 @@ impl Guard {
     /// ```
     pub fn check(&self) -> Result<()> {
         match self.state() {
-            State::Lost => Err(self.lost_error()),
-            State::Valid | State::Unsure => Ok(()),
+            GuardState::Lost => Err(self.lost_error()),
+            GuardState::Valid | GuardState::Unsure => Ok(()),
         }
     }
 

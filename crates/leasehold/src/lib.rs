@@ -43,7 +43,7 @@
 //!
 //! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
-//! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
+//! [guarantees](Client::guarantees) say so. A guard becomes [lost](GuardState::Lost) on its own clock before the engine
 //! lets another holder in. If your process stands still it may still run one step before it looks: pass
 //! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
 //! the tests cite.
@@ -111,7 +111,7 @@ pub use self::kinds::{
 pub use self::kinds::{Cached, LoadError};
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::ConnectOptions;
-pub use self::session::State;
+pub use self::session::GuardState;
 pub use self::turns::{Bound, Owner};
 #[cfg(feature = "macros")]
 pub use leasehold_macros::locked;

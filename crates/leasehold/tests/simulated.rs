@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Engine, Memory, Query};
-use leasehold::{Client, ConnectOptions, Released, State};
+use leasehold::{Client, ConnectOptions, GuardState, Released};
 use tokio::time::{Instant, advance, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -206,5 +206,5 @@ fn a_guard_is_lost_with_the_runtime_that_renews_it() {
     drop(first);
     let told = runtime().block_on(async { timeout(SECOND, guard.lost()).await });
     assert!(told.unwrap().is_lost());
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
 use leasehold::engine::Query;
-use leasehold::{Client, Guard, Name, Released, Result, State};
+use leasehold::{Client, Guard, GuardState, Name, Released, Result};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
@@ -300,7 +300,7 @@ impl Trial {
     /// A held lock stays held for longer than a lease, and is released by its holder.
     async fn kept(&self, what: &str, guard: Guard) -> Verdict {
         self.a_lease().await;
-        if guard.state() == State::Lost {
+        if guard.state() == GuardState::Lost {
             return Err(format!("{what} was lost: {}", guard.lost().await));
         }
         match guard.release().await {

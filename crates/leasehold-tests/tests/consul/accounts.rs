@@ -1,7 +1,7 @@
 //! Tokens of Consul: what a token that may only read, that has other keys, or that has sessions alone can do to the locks.
 
 use leasehold::engine::Query;
-use leasehold::{Client, ConnectOptions, ErrorKind, Name, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name, Released, Result};
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
 pub(super) const SESSIONS: &str = r#"session_prefix "" { policy = "write" }"#;
@@ -72,7 +72,7 @@ async fn a_token_that_reads_keys_sees_holders_and_changes_nothing() {
         .await
         .expect_err("no client");
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -109,7 +109,7 @@ async fn a_token_without_the_keys_neither_sees_nor_takes() {
     }
     let own = connect(&server, &other, "other").await.expect("connected");
     drop(own.mutex("x").lock().await.expect("another lock"));
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -131,7 +131,7 @@ async fn a_token_that_writes_sessions_can_end_every_lock_and_fences_still_grow()
         let _ = say(&server, &sessions, "PUT", &path, "").expect("it may");
     }
     let _why = guard.lost().await;
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
     let other = connect(&server, ROOT_TOKEN, "locks")
         .await
         .expect("connected");

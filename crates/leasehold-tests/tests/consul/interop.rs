@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ConnectOptions, ErrorKind, Name, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name, Released};
 use leasehold_testkit::peers::go;
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
@@ -79,7 +79,7 @@ async fn a_lock_excludes_and_hands_over_both_ways() {
     assert_eq!(peer.ask("release m/.lock"), "released");
     let held = waiter.await.expect("no panic").expect("granted");
     assert_eq!(peer.ask("try m/.lock"), "busy");
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(held.release().await.expect("released"), Released::Released);
 }
 

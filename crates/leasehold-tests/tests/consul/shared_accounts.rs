@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ConnectOptions, ErrorKind, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Released, Result};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
@@ -95,7 +95,7 @@ async fn a_token_without_the_names_takes_nothing_in_consuls_layout() {
             assert!(denied.is_err(), "{given} {path}: {denied:?}");
         }
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -163,7 +163,11 @@ async fn locks_of_consuls_layout_have_an_end_that_leaves_room_for_renewals() {
         }
     })
     .await;
-    assert!(guards.iter().all(|guard| guard.state() == State::Valid));
+    assert!(
+        guards
+            .iter()
+            .all(|guard| guard.state() == GuardState::Valid)
+    );
     // A wait for a name that this client holds costs nothing; a release makes room.
     assert!(
         client

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Event;
-use leasehold::{ErrorKind, State};
+use leasehold::{ErrorKind, GuardState};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};
@@ -41,7 +41,7 @@ async fn an_end_counts_also_if_the_grant_was_pushed_after_it() {
         w.plan.heal();
     });
     let guard = guard.unwrap();
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let line = w.engine_line("x").await;
     assert_eq!(line.holders[0].fence, Some(guard.fence()), "a new grant");
 }
@@ -57,7 +57,7 @@ async fn an_end_between_a_pushed_grant_and_its_task_is_joined_anew() {
     assert!(held.release().await.is_ok());
     assert_eq!(b.evict("x", None, "a test").await.unwrap(), 1);
     let guard = waiting.await.unwrap().unwrap();
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,10 +119,10 @@ async fn an_old_answer_does_not_take_a_doubt_back() {
     w.plan.tell(&Event::Unsure);
     w.plan.set(Op::Heartbeat, Fault::Refuse);
     tokio::time::sleep(LEASE / 4).await;
-    assert_eq!(guard.state(), State::Unsure);
+    assert_eq!(guard.state(), GuardState::Unsure);
     w.plan.heal();
     tokio::time::sleep(LEASE / 4).await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,7 @@ async fn a_fixed_lease_is_not_renewed_by_a_doubt() {
     for _ in 0..4 {
         tokio::time::sleep(LEASE / 5).await;
         w.plan.tell(&Event::Unsure);
-        assert_eq!(guard.state(), State::Valid, "no renewal is owed");
+        assert_eq!(guard.state(), GuardState::Valid, "no renewal is owed");
     }
     assert_eq!(guard.lost().await.kind(), ErrorKind::Lost);
     assert!(w.since(start) <= LEASE, "{:?}", w.since(start));
@@ -171,10 +171,10 @@ async fn a_short_lease_does_not_cost_a_long_one() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(
         short.state(),
-        State::Lost,
+        GuardState::Lost,
         "it is shorter than it can be kept"
     );
-    assert_eq!(long.state(), State::Valid);
+    assert_eq!(long.state(), GuardState::Valid);
 }
 
 #[test]

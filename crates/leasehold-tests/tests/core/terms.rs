@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, State};
+use leasehold::{ErrorKind, GuardState};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};
@@ -155,7 +155,7 @@ async fn work_runs_under_every_kind() {
         .mutex("m")
         .run(async |guard| (guard.state(), busy("m").await))
         .await;
-    assert_eq!(mutex.unwrap(), (State::Valid, true));
+    assert_eq!(mutex.unwrap(), (GuardState::Valid, true));
     let read = a
         .rwlock("r")
         .run_read(async |_| {

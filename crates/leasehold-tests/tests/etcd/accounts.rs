@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ConnectOptions, ErrorKind, Guard, Name, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Name, Released, Result};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::etcd::Etcd;
 
@@ -110,7 +110,7 @@ async fn an_account_of_etcd_that_reads_keys_sees_holders_and_changes_nothing() {
         .await
         .expect_err("no client");
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -147,7 +147,7 @@ async fn an_account_of_etcd_with_other_keys_neither_sees_nor_takes() {
     assert!(kept.is_ok(), "{kept:?}");
     let own = connect(&server, OTHER, "other/").await.expect("connected");
     drop(own.mutex("x").lock().await.expect("another lock"));
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -185,7 +185,7 @@ async fn an_account_of_etcd_that_writes_keys_can_take_a_lock_away_and_fences_sti
     let guard = mine.mutex("x").lock().await.expect("free");
     let _ = say(&server, APP, &["del", "locks/x/", "--prefix"]).expect("a client may");
     let _why = guard.lost().await;
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
     let next = mine.mutex("x").lock().await.expect("free");
     assert!(next.fence() > guard.fence());
 }
@@ -300,7 +300,7 @@ async fn users_of_etcd_may_change_under_a_held_lock() {
         let other = client.mutex("other").lock().await.expect("free");
         assert_eq!(other.release().await.expect("released"), Released::Released);
     }
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(held.release().await.expect("released"), Released::Released);
     let again = mutex.try_lock().await.expect("a try");
     assert!(again.is_some(), "it was given back");

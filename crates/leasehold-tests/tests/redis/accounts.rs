@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Client, ConnectOptions, ErrorKind, Guard, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -36,7 +36,7 @@ async fn goes_on(guard: &Guard) {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 /// The answer to a call that is not allowed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Query, Redis as Engine, Url};
-use leasehold::{ConnectOptions, ErrorKind, State};
+use leasehold::{ConnectOptions, ErrorKind, GuardState};
 use leasehold_testkit::servers::redis::{Cluster, Redis};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -42,7 +42,7 @@ async fn a_key_of_another_program_costs_its_own_claim_only() {
             };
             s.eventually("the other is renewed", renewed).await;
         }
-        assert_eq!(good.state(), State::Valid);
+        assert_eq!(good.state(), GuardState::Valid);
         let refused = client.mutex(&name).try_lock().await.expect_err("no lock");
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         // It is left out where all names are shown.
@@ -81,7 +81,7 @@ async fn a_silent_master_costs_the_claims_of_other_masters_nothing() {
             false => Err(format!("{name}: {:?}", guard.state())),
         };
         s.eventually("the others are renewed", renewed).await;
-        assert_eq!(guard.state(), State::Valid);
+        assert_eq!(guard.state(), GuardState::Valid);
     }
     cluster.nodes[0].pause(false);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, ConnectOptions, Guard, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState};
 use leasehold_testkit::servers::redis::Redis;
 
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -116,7 +116,7 @@ async fn goes_on(scene: &Scene, guard: &Guard) {
         };
         scene.subject.eventually("it is renewed", renewed).await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, ConnectOptions, Guard, Result, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState, Result};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
 use tokio::task::JoinSet;
@@ -172,7 +172,7 @@ async fn a_holder_cut_off_is_told_before_the_next_gets_in() {
     proxy.set_both(Fate::Hold);
     let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
     let next = next.expect("granted");
-    assert_eq!(then, State::Lost, "told before the next got in");
+    assert_eq!(then, GuardState::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     proxy.set_both(Fate::Pass);
     let guard = Arc::into_inner(guard).expect("no other task has it");

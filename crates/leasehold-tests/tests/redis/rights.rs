@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Query, Redis as Own, Redisson, Redlock, Url};
-use leasehold::{Client, ConnectOptions, ErrorKind, Name, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name};
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::let_vote;
 
@@ -133,7 +133,7 @@ async fn revoked_rights_are_told_before_another_client_gets_in() {
     drop(s.soon("it is told", guard.lost()).await);
     let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
     let next = next.expect("granted");
-    assert_eq!(then, State::Lost, "told before the next got in");
+    assert_eq!(then, GuardState::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     let denied = a
         .mutex(fresh_name())

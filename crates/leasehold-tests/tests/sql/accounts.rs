@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Query, Sql, Url};
-use leasehold::{Client, ConnectOptions, ErrorKind, Name, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::mariadb::MariaDb;
@@ -79,7 +79,7 @@ async fn only_reads(owner: &str, reader: &str) {
         Ok(reader) => reader.mutex("z").try_lock().await.expect_err("read only"),
     };
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let _ = guard.release().await.expect("released");
 }
 
@@ -165,7 +165,7 @@ async fn a_user_of_mariadb_that_watches_statements_changes_nothing() {
         let denied = conn.query_drop(&statement).await;
         assert!(denied.is_err(), "{statement}");
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let _ = guard.release().await.expect("released");
 }
 

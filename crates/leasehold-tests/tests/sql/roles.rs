@@ -188,7 +188,11 @@ async fn forged_notifications_are_not_believed() {
         forge(&of_holder, "expired");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         assert!(!waits.is_finished(), "a forged grant");
-        assert_eq!(held.state(), leasehold::State::Valid, "a forged eviction");
+        assert_eq!(
+            held.state(),
+            leasehold::GuardState::Valid,
+            "a forged eviction"
+        );
     }
     let fence = held.fence();
     let _ = held.release().await.expect("released");

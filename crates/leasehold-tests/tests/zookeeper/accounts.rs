@@ -1,7 +1,7 @@
 //! Clients without the login of the holder: with `acl=creator` they are kept out, without it they can do anything.
 
 use leasehold::engine::Query;
-use leasehold::{ConnectOptions, ErrorKind, Name, State};
+use leasehold::{ConnectOptions, ErrorKind, GuardState, Name};
 use leasehold_testkit::servers::zookeeper::ZooKeeper;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +27,7 @@ async fn with_acl_creator_others_neither_see_nor_take_nor_block() {
         let new = other.mutex("new").lock().await;
         assert_eq!(new.expect_err("made").kind(), ErrorKind::Denied);
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let _ = guard.release().await.expect("released");
 }
 

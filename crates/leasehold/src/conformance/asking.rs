@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Subject, fresh_name};
 use crate::error::ErrorKind;
 use crate::guard::Released;
-use crate::session::State;
+use crate::session::GuardState;
 
 /// Whether holders can be asked; an engine where they cannot says so.
 async fn can(s: &Subject) -> bool {
@@ -31,7 +31,7 @@ pub async fn a_holder_is_asked(s: &Subject) {
     let asked = b.ask_to_release(&name, Some(held.fence())).await;
     assert_eq!(asked.expect("asked"), 1, "P25");
     s.soon("P25: the holder is told", held.asked()).await;
-    assert!(held.is_asked() && held.state() != State::Lost, "P25");
+    assert!(held.is_asked() && held.state() != GuardState::Lost, "P25");
     let tried = b.mutex(&name).try_lock().await.expect("a try");
     assert!(tried.is_none(), "P25: it holds until it gives up");
     let line = s.line(&name).await.expect("in use");

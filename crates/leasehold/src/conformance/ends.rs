@@ -10,7 +10,7 @@ use crate::error::ErrorKind;
 use crate::guard::Released;
 use crate::name::Name;
 use crate::options::ConnectOptions;
-use crate::session::State;
+use crate::session::GuardState;
 
 /// P5: a release grants to the next in line; it does not have to ask, and does not wait for a heartbeat.
 pub async fn release_hands_over_at_once(s: &Subject) {
@@ -65,7 +65,7 @@ pub async fn eviction_is_told(s: &Subject) {
         why.is_lost() && why.to_string().contains("it hangs"),
         "P14: {why}"
     );
-    assert_eq!(held.state(), State::Lost, "P7");
+    assert_eq!(held.state(), GuardState::Lost, "P7");
     assert!(
         held.check().is_err() && token.is_cancelled() && held.remaining().is_zero(),
         "P7"
@@ -88,7 +88,7 @@ pub async fn eviction_is_told(s: &Subject) {
     );
     assert_eq!(
         next.state(),
-        State::Valid,
+        GuardState::Valid,
         "P8: the evicted holder released the next holder's lock"
     );
     assert_eq!(
@@ -152,7 +152,7 @@ pub async fn closing_frees_at_once(s: &Subject) {
     assert_eq!(left.abandoned, 1, "P19");
     assert_eq!(
         held.state(),
-        State::Lost,
+        GuardState::Lost,
         "P7: a closed session holds nothing"
     );
     drop(

@@ -16,7 +16,7 @@ use crate::claim::Mode;
 use crate::clock::{Micros, micros};
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::session::{Confirmed, Grant, Parked, State as Validity};
+use crate::session::{Confirmed, Grant, GuardState as Validity, Parked};
 
 /// Everything under the queue's lock.
 #[derive(Default)]

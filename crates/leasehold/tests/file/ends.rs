@@ -17,7 +17,7 @@ async fn a_directory_removed_underneath_is_a_loss_and_then_a_new_start() {
     let _ = tokio::time::timeout(Duration::from_secs(10), held.lost())
         .await
         .expect("told");
-    assert_eq!(held.state(), State::Lost);
+    assert_eq!(held.state(), GuardState::Lost);
     let b = client(&path).await;
     let again = a.mutex("x").lock().await.unwrap();
     assert!(

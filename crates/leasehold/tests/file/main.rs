@@ -19,7 +19,7 @@ use leasehold::engine::{
     Standing,
 };
 use leasehold::line::{Line, Moment, What};
-use leasehold::{Client, ConnectOptions, ErrorKind, Guard, Name, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Name, Released};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

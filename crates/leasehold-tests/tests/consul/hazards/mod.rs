@@ -6,7 +6,7 @@ mod three;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ConnectOptions, Guard, Name, Released, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState, Name, Released};
 use leasehold_testkit::poll::{PATIENCE, eventually as until};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::consul::{Consul, Three};
@@ -31,7 +31,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Waits until a guard is in this state.
-async fn is(guard: &Guard, state: State) {
+async fn is(guard: &Guard, state: GuardState) {
     until("the state", async || match guard.state() {
         now if now == state => Ok(()),
         now => Err(format!("{now:?}, {state:?} wanted")),

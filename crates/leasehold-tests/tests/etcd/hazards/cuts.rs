@@ -311,7 +311,7 @@ async fn an_eviction() {
             let next = granted(next).await;
             let _ = soon("told", held.lost()).await;
             line(&bench.direct, name, 1, 0).await;
-            assert_eq!(next.state(), State::Valid);
+            assert_eq!(next.state(), GuardState::Valid);
             assert_eq!(next.release().await.expect("released"), Released::Released);
         })
         .await;

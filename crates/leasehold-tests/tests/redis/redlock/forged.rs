@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{ConnectOptions, State};
+use leasehold::{ConnectOptions, GuardState};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::Nodes;
@@ -53,7 +53,7 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let evicted = client.evict(&name, None, "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
@@ -103,5 +103,5 @@ async fn a_minority_of_nodes_may_be_rewritten() {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }

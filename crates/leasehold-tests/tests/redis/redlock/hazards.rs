@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ConnectOptions, ErrorKind, Gate, Guard, Name, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Gate, Guard, GuardState, Name, Released};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
@@ -80,7 +80,7 @@ async fn outlives(guard: &Guard) {
         }
     })
     .await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 /// A client holds, two nodes fail, its lock is renewed and released, and others can have it.
@@ -170,7 +170,7 @@ async fn a_node_starts_again_with_nothing() {
     let waited = until_held(&b, "x").await;
     assert_eq!(
         held.state(),
-        State::Lost,
+        GuardState::Lost,
         "two holders after {} µs",
         clock.now() - began
     );

@@ -58,7 +58,7 @@ async fn there_is_one_session_for_each_lease_in_use() {
         many => Err(format!("{many} connections")),
     })
     .await;
-    assert!(held.iter().all(|guard| guard.state() == State::Valid));
+    assert!(held.iter().all(|guard| guard.state() == GuardState::Valid));
 }
 
 /// Two sessions of one client behind two doors, and one door is silent: the lock of the other session is renewed as

@@ -82,7 +82,7 @@ async fn a_connection_is_made_again() {
     proxy.reset();
     let another = soon("another", ours.mutex("y").lock()).await;
     let _ = another.expect("locked").release().await.expect("released");
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
     let _ = granted(next).await;
 }

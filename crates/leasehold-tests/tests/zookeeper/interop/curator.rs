@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Released, State};
+use leasehold::{ErrorKind, GuardState, Released};
 use leasehold_testkit::peers::java;
 use leasehold_testkit::poll::until;
 
@@ -116,7 +116,7 @@ async fn it_asks_our_holder_to_give_up() {
     assert_eq!(curator.ask(&CURATOR.on("revoke", "asked")), "asked");
     let told = tokio::time::timeout(Duration::from_secs(30), held.asked()).await;
     told.expect("told");
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(curator.ask(&CURATOR.on("try", "asked")), "busy");
     assert_eq!(held.release().await.expect("released"), Released::Released);
     assert_eq!(curator.ask(&CURATOR.on("try", "asked")), "held");
