@@ -81,7 +81,7 @@ struct Inner {
 /// How a shutdown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shutdown {
+pub struct ShutdownReport {
     /// Claims that were not given back in time. They are lost to their guards, and end in the engine with the
     /// session or with their lease.
     pub abandoned: usize,
@@ -297,12 +297,12 @@ impl Client {
     /// assert!(client.mutex("x").lock().await.is_err());
     /// # Ok(()) }
     /// ```
-    pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+    pub async fn shutdown(&self, patience: Duration) -> Result<ShutdownReport> {
         let manager = self.0.turns.manager();
         manager.close();
         self.0.turns.close();
         let abandoned = manager.drain(patience).await?;
-        Ok(Shutdown { abandoned })
+        Ok(ShutdownReport { abandoned })
     }
 
     fn handle(&self, name: &str) -> Handle {

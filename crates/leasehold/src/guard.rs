@@ -55,7 +55,7 @@ impl Guard {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
-    /// let gate = leasehold::Gate::new();
+    /// let gate = leasehold::FenceGate::new();
     /// let guard = client.mutex("x").lock().await?;
     /// gate.admit(guard.fence()).expect("no later holder was here");
     /// # Ok(()) }

@@ -95,13 +95,13 @@ pub mod line;
 pub mod sql;
 pub mod store;
 
-pub use self::client::{Client, Shutdown, connect, guarantees};
+pub use self::client::{Client, ShutdownReport, connect, guarantees};
 #[doc(inline)]
 pub use self::engine::{
     ClaimView, Fault, Guarantees, Identity, Level, LineView, Mode, Query, Verdict,
 };
 pub use self::error::{Error, ErrorKind, Result, Step};
-pub use self::fence::{Fence, Gate, Stale};
+pub use self::fence::{Fence, FenceGate, StaleFence};
 pub use self::guard::{Guard, Released};
 pub use self::kinds::{
     Barrier, Done, Election, Latch, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once,
@@ -112,6 +112,6 @@ pub use self::kinds::{Cached, LoadError};
 pub use self::name::{NAME_MAX, Name};
 pub use self::options::ConnectOptions;
 pub use self::session::GuardState;
-pub use self::turns::{Bound, Owner};
+pub use self::turns::{Owner, TurnBound};
 #[cfg(feature = "macros")]
 pub use leasehold_macros::locked;

@@ -8,7 +8,7 @@ use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::session::Manager;
 use crate::store::{self, Store};
-use crate::turns::{Bound, Queues, Terms, Turns};
+use crate::turns::{Queues, Terms, TurnBound, Turns};
 
 /// How to connect.
 ///
@@ -29,7 +29,7 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 pub struct ConnectOptions {
     require: Option<Level>,
     lease: Option<Duration>,
-    bound: Bound,
+    bound: TurnBound,
     identity: Option<Identity>,
     clock: Clock,
     patience: Option<Duration>,
@@ -60,7 +60,7 @@ impl ConnectOptions {
     }
 
     /// How long a grant may stay in this process while another waits.
-    pub const fn bound(mut self, bound: Bound) -> Self {
+    pub const fn bound(mut self, bound: TurnBound) -> Self {
         self.bound = bound;
         self
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Claim, Clock, Engine, Identity, Inbox, Memory, Mode, Query};
-use leasehold::{Bound, Client, ConnectOptions, Name, Owner};
+use leasehold::{Client, ConnectOptions, Name, Owner, TurnBound};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -167,7 +167,7 @@ async fn start(
         let options = ConnectOptions::new()
             .lease(program.world.lease)
             .clock(clock.clone())
-            .bound(Bound::new(TURNS, BOUND))
+            .bound(TurnBound::new(TURNS, BOUND))
             .identity(Identity::of_this_process().called(client(number)));
         let owners = (0..OWNERS).map(|_| Owner::new()).collect();
         clients.push((options.open(courier).await?, owners));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Identity;
-use leasehold::{Bound, Client, ConnectOptions, ErrorKind, Owner};
+use leasehold::{Client, ConnectOptions, ErrorKind, Owner, TurnBound};
 use tokio::task::JoinSet;
 
 use super::gate::Visitor;
@@ -87,7 +87,7 @@ async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
     while !stop.load(Ordering::Acquire) {
         let options = ConnectOptions::new()
             .lease(work.lease)
-            .bound(Bound::new(TURNS, work.lease))
+            .bound(TurnBound::new(TURNS, work.lease))
             .identity(Identity::of_this_process().called(&work.who));
         match options.connect(&work.url).await {
             Ok(client) => return Ok(Some(client)),

@@ -34,7 +34,7 @@ pub use self::guard::{Guard, MultiGuard, WriteGuard};
 pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
 pub use self::meeting::{Barrier, Latch};
-use crate::client::Shutdown;
+use crate::client::ShutdownReport;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -378,7 +378,7 @@ impl Client {
     /// assert_eq!(client.shutdown(std::time::Duration::from_secs(1))?.abandoned, 0);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+    pub fn shutdown(&self, patience: Duration) -> Result<ShutdownReport> {
         self.background.block_on(self.client.shutdown(patience))
     }
 }

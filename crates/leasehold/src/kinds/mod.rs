@@ -221,7 +221,7 @@ macro_rules! terms {
         }
 
         /// Every task goes to the engine by itself: first come, first served across all processes, at the price of a
-        /// round trip each. Otherwise tasks of one process may take a few turns in a row ([`Bound`](crate::Bound)).
+        /// round trip each. Otherwise tasks of one process may take a few turns in a row ([`TurnBound`](crate::TurnBound)).
         pub fn strict(mut self) -> Self {
             self.0.terms.strict = true;
             self

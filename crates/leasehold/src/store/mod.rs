@@ -22,7 +22,7 @@ use async_trait::async_trait;
 pub use self::memory::MemoryStore;
 use crate::engine::Url;
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::{Fence, Stale};
+use crate::fence::{Fence, StaleFence};
 use crate::guard::Guard;
 use crate::name::Name;
 
@@ -30,7 +30,7 @@ use crate::name::Name;
 pub const FENCE_KEPT: Duration = Duration::from_secs(3600);
 
 /// The answer to a fence: what was asked for, or which larger fence was shown before.
-pub type Fenced<T> = std::result::Result<T, Stale>;
+pub type Fenced<T> = std::result::Result<T, StaleFence>;
 
 /// Values by name, guarded by fences.
 ///
@@ -135,7 +135,7 @@ pub(crate) fn of(url: &Url) -> Result<Arc<dyn Store>> {
 }
 
 /// The error for a fence that was refused: the caller's lock was lost.
-pub(crate) fn lost(stale: Stale, key: &Name) -> Error {
+pub(crate) fn lost(stale: StaleFence, key: &Name) -> Error {
     let what = format!("the store refused the write: {stale}");
     Error::new(ErrorKind::Lost, Step::Store, what).of(key)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Bound;
+use super::TurnBound;
 use super::owner::Who;
 use super::queue::Queue;
 use super::request::Request;
@@ -288,7 +288,7 @@ impl Active {
     }
 
     /// Whether this grant can serve the request right now.
-    fn serves(&self, request: &Request, bound: Bound) -> bool {
+    fn serves(&self, request: &Request, bound: TurnBound) -> bool {
         let free = self.users.is_empty() || (self.mode == Mode::Read);
         free && !self.settling
             && self.idle.as_ref().is_none_or(|idle| idle.kept.reusable)
@@ -298,7 +298,7 @@ impl Active {
 
     /// Whether this grant can serve the request once its present turn ends. Waiting tasks are looked at again when the grant
     /// is lost, so this does not read the clock.
-    fn will_serve(&self, request: &Request, bound: Bound) -> bool {
+    fn will_serve(&self, request: &Request, bound: TurnBound) -> bool {
         let within = !self.grant.is_wanted()
             || (self.grant.turns() < bound.turns && self.grant.age() < bound.time);
         self.shared

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ConnectOptions, ErrorKind, Gate, Guard, GuardState, Name, Released};
+use leasehold::{Client, ConnectOptions, ErrorKind, FenceGate, Guard, GuardState, Name, Released};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
@@ -335,7 +335,7 @@ async fn a_clock_that_jumps_is_fenced() {
     world.cut(&[3, 4], Fate::Pass);
     let second = until_held(&b, "x").await;
     println!("both hold: {:?} and {:?}", first.state(), second.state());
-    let gate = Gate::new();
+    let gate = FenceGate::new();
     gate.admit(first.fence()).expect("the only one so far");
     gate.admit(second.fence()).expect("the later one");
     let _ = gate
