@@ -100,7 +100,7 @@ pub use self::client::{Client, ShutdownReport, connect, guarantees};
 pub use self::engine::{
     ClaimView, Fault, Guarantees, Identity, Level, LineView, Mode, Query, Verdict,
 };
-pub use self::error::{Error, ErrorKind, Result, Step};
+pub use self::error::{Error, ErrorKind, Result};
 pub use self::fence::{Fence, FenceGate, StaleFence};
 pub use self::guard::{Guard, Released};
 pub use self::kinds::{

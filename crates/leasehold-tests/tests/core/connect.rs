@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::engine::Step;
 use leasehold::engine::{Clock, Memory};
-use leasehold::{Client, ConnectOptions, Error, ErrorKind, Result, Step};
+use leasehold::{Client, ConnectOptions, Error, ErrorKind, Result};
 use leasehold_testkit::faulty::{Fault, Faulty, Op, Plan};
 
 async fn connect(plan: &Plan, options: ConnectOptions) -> Result<Client> {

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use leasehold::engine::Event;
-use leasehold::{ErrorKind, GuardState, Released, Step};
+use leasehold::engine::Step;
+use leasehold::{ErrorKind, GuardState, Released};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};

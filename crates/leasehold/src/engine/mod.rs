@@ -72,12 +72,13 @@ pub use crate::engines::redis::{Redis, Redisson};
 pub use crate::engines::sql::Sql;
 #[cfg(feature = "zookeeper")]
 pub use crate::engines::zookeeper::ZooKeeper;
+pub use crate::error::Step;
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};
 pub use crate::session::Inbox;
 
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Fence;
 use crate::name::Name;
 
