@@ -254,7 +254,7 @@ impl Client {
     }
 
     /// Asks all holders of a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
-    /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
+    /// until they do: their [`Guard::release_requested`](crate::Guard::release_requested) tells them. Curator's holders hear it too.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper, etcd,
@@ -265,7 +265,7 @@ impl Client {
     /// # let client = leasehold::connect("memory:").await?;
     /// let guard = client.mutex("x").lock().await?;
     /// assert_eq!(client.ask_to_release("x", None).await?, 1);
-    /// assert!(guard.is_asked());
+    /// assert!(guard.is_release_requested());
     /// # Ok(()) }
     /// ```
     pub async fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
@@ -279,7 +279,7 @@ impl Client {
     ///
     /// # Ordering
     /// Tasks that wait for a lock are told first ([`ErrorKind::Closed`](crate::ErrorKind::Closed)), and every holder is asked to finish
-    /// ([`Guard::asked`](crate::Guard::asked)); then what is held may finish. A re-entrant lock that is held can still be
+    /// ([`Guard::release_requested`](crate::Guard::release_requested)); then what is held may finish. A re-entrant lock that is held can still be
     /// re-entered.
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.

@@ -195,26 +195,26 @@ impl Guard {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
     /// tokio::select! {
-    ///     () = guard.asked() => { /* finish early */ }
+    ///     () = guard.release_requested() => { /* finish early */ }
     ///     () = async { /* the work */ } => {}
     /// }
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn asked(&self) {
+    pub async fn release_requested(&self) {
         self.turn.grant().asked().cancelled().await;
     }
 
-    /// Whether the holder was asked to give the lock up, as [`asked`](Self::asked) tells. No round trip.
+    /// Whether the holder was asked to give the lock up, as [`release_requested`](Self::release_requested) tells. No round trip.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// assert!(!guard.is_asked());
+    /// assert!(!guard.is_release_requested());
     /// # Ok(()) }
     /// ```
-    pub fn is_asked(&self) -> bool {
+    pub fn is_release_requested(&self) -> bool {
         self.turn.grant().is_asked()
     }
 

@@ -58,9 +58,9 @@ async fn a_holder_hears_nothing_before_it_is_asked() {
     let world = World::new();
     let client = world.client().await;
     let guard = client.mutex("x").lock().await.unwrap();
-    assert!(timeout(SECOND, guard.asked()).await.is_err());
+    assert!(timeout(SECOND, guard.release_requested()).await.is_err());
     assert_eq!(client.ask_to_release("x", None).await.unwrap(), 1);
-    timeout(SECOND, guard.asked()).await.unwrap();
+    timeout(SECOND, guard.release_requested()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn a_shutdown_ends_when_the_last_guard_goes() {
     let guard = client.mutex("x").lock().await.unwrap();
     let start = Instant::now();
     let holder = async {
-        guard.asked().await;
+        guard.release_requested().await;
         tokio::time::sleep(SECOND).await;
         guard.release().await.unwrap()
     };

@@ -107,7 +107,7 @@ async fn a_request_that_overtakes_the_grant_counts() {
         w.b.ask_to_release("x", None).await
     });
     assert_eq!(asked.unwrap(), 1);
-    assert!(guard.unwrap().is_asked());
+    assert!(guard.unwrap().is_release_requested());
 }
 
 #[tokio::test(start_paused = true)]

@@ -239,9 +239,9 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Waits until the leader is asked to resign, as [`Guard::asked`].
-    pub async fn asked(&self) {
-        self.guard.asked().await;
+    /// Waits until the leader is asked to resign, as [`Guard::release_requested`].
+    pub async fn release_requested(&self) {
+        self.guard.release_requested().await;
     }
 
     /// Ends the term and says whether it had been lost before.

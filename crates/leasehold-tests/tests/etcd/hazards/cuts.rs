@@ -350,7 +350,7 @@ async fn a_request_to_give_up() {
             cut.arm();
             let asked = bench.engine.ask_to_release(held.name(), None);
             assert_eq!(soon("asked", asked).await.expect("an answer"), 1);
-            soon("told", held.asked()).await;
+            soon("told", held.release_requested()).await;
             assert_eq!(held.release().await.expect("released"), Released::Released);
         })
         .await;

@@ -112,9 +112,9 @@ async fn permits_are_counted_together() {
 async fn it_asks_our_holder_to_give_up() {
     let (client, mut curator) = (CURATOR.ours().await, CURATOR.process());
     let held = client.mutex("asked").lock().await.expect("free");
-    assert!(!held.is_asked());
+    assert!(!held.is_release_requested());
     assert_eq!(curator.ask(&CURATOR.on("revoke", "asked")), "asked");
-    let told = tokio::time::timeout(Duration::from_secs(30), held.asked()).await;
+    let told = tokio::time::timeout(Duration::from_secs(30), held.release_requested()).await;
     told.expect("told");
     assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(curator.ask(&CURATOR.on("try", "asked")), "busy");
@@ -133,7 +133,8 @@ async fn it_asks_our_waiter_to_give_up() {
     assert_eq!(curator.ask(&CURATOR.on("revoke", "early")), "asked");
     assert_eq!(curator.ask(&CURATOR.on("release", "early")), "released");
     let held = waiter.await.expect("no panic").expect("granted");
-    let told = tokio::time::timeout(LEASE / 3 + Duration::from_secs(1), held.asked()).await;
+    let told =
+        tokio::time::timeout(LEASE / 3 + Duration::from_secs(1), held.release_requested()).await;
     told.expect("told");
 }
 
