@@ -59,7 +59,7 @@ async fn a_holder_hears_nothing_before_it_is_asked() {
     let client = world.client().await;
     let guard = client.mutex("x").lock().await.unwrap();
     assert!(timeout(SECOND, guard.release_requested()).await.is_err());
-    assert_eq!(client.ask_to_release("x", None).await.unwrap(), 1);
+    assert_eq!(client.ask_to_release("x").await.unwrap(), 1);
     timeout(SECOND, guard.release_requested()).await.unwrap();
 }
 
@@ -69,7 +69,7 @@ async fn several_names_are_lost_when_one_is() {
     let client = world.client().await;
     let guards = client.multi(["a", "b"]).lock().await.unwrap();
     guards.check().unwrap();
-    let _ = client.evict("b", None, "a test").await.unwrap();
+    let _ = client.evict("b", "a test").await.unwrap();
     world.settle().await;
     assert!(guards.check().unwrap_err().is_lost());
     assert_eq!(guards.release().await.unwrap(), Released::WasLost);
@@ -80,7 +80,7 @@ async fn a_failed_run_says_why() {
     let world = World::new();
     let client = world.client().await;
     let mutex = client.mutex("x");
-    let evict = async |_: &_| client.evict("x", None, "a test").await.is_ok();
+    let evict = async |_: &_| client.evict("x", "a test").await.is_ok();
     let failed = mutex.run(evict).await.unwrap_err();
     assert_eq!(failed.to_string(), failed.error.to_string());
     assert!(failed.error.is_lost(), "{failed}");
@@ -165,7 +165,7 @@ async fn nothing_runs_on_after_the_last_client() {
     let client = world.client().await;
     let mutex = client.mutex("x").min_hold(3600 * SECOND);
     drop(mutex.lock().await.unwrap());
-    let _ = client.evict("x", None, "a test").await.unwrap();
+    let _ = client.evict("x", "a test").await.unwrap();
     world.settle().await;
     drop((client, mutex));
     world.settle().await;

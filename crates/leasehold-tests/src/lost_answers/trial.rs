@@ -207,7 +207,7 @@ impl Trial {
             .map_err(text)?;
         let next = self.waits().await;
         self.cut();
-        let told = far.evict(&self.name, None, "it was cut").await;
+        let told = far.evict(&self.name, "it was cut").await;
         self.mend();
         let gone = !seen(&self.direct, &self.name)
             .await

@@ -156,8 +156,8 @@ async fn the_documented_rights_are_enough_for_consul() {
     let query = Query::name(Name::new("x").expect("a name"));
     assert_eq!(other.inspect(&query).await.expect("seen").len(), 1);
     assert_eq!(other.inspect(&Query::all()).await.expect("seen").len(), 3);
-    assert_eq!(other.ask_to_release("x", None).await.expect("asked"), 1);
-    assert_eq!(other.evict("x", None, "a test").await.expect("evicted"), 1);
+    assert_eq!(other.ask_to_release("x").await.expect("asked"), 1);
+    assert_eq!(other.evict("x", "a test").await.expect("evicted"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     drop((reader, permits));
@@ -192,7 +192,7 @@ async fn without_access_control_every_client_of_consul_can_take_a_lock_away() {
         .connect(&url)
         .await
         .expect("connected");
-    assert_eq!(other.evict("x", None, "a test").await.expect("allowed"), 1);
+    assert_eq!(other.evict("x", "a test").await.expect("allowed"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     let next = other.mutex("x").lock().await.expect("free");

@@ -180,7 +180,7 @@ async fn a_holder_of_the_others_is_seen_and_evicted() {
     let query = Query::name(Name::new("seen").expect("a name"));
     let lines = client.inspect(&query).await.expect("inspected");
     let fence = lines[0].holders[0].fence.expect("it holds");
-    let evicted = client.evict("seen", Some(fence), "a test").await;
+    let evicted = client.evict_fence("seen", fence, "a test").await;
     assert_eq!(evicted.expect("evicted"), 1);
     assert_eq!(peer.ask("lost seen/.lock"), "lost");
     let held = client.mutex("seen").lock().await.expect("free");

@@ -50,10 +50,7 @@ async fn the_documented_rights_are_enough_for_consuls_layout() {
         let lines = app.inspect(&query).await.expect("allowed");
         assert_eq!((lines.len(), lines[0].holders.len()), (1, 1), "{lines:?}");
     }
-    assert_eq!(
-        app.evict("web/x", None, "a test").await.expect("allowed"),
-        1
-    );
+    assert_eq!(app.evict("web/x", "a test").await.expect("allowed"), 1);
     let _ = guard.lost().await;
     drop(app.semaphore("web/s", 2).acquire().await.expect("free"));
 }

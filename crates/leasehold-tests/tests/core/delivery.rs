@@ -18,7 +18,7 @@ async fn an_end_that_overtakes_the_grant_leaves_no_valid_guard() {
     let mutex = w.a.mutex("x");
     let (guard, other) = tokio::join!(mutex.lock_within(LEASE / 2), async {
         tokio::time::sleep(SOON).await;
-        assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+        assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
         w.b.mutex("x").lock().await.unwrap()
     });
     assert!(other.check().is_ok());
@@ -37,7 +37,7 @@ async fn an_end_counts_also_if_the_grant_was_pushed_after_it() {
         // Granted and ended, both before the answer "waiting".
         drop(held);
         tokio::time::sleep(SOON).await;
-        assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+        assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
         w.plan.heal();
     });
     let guard = guard.unwrap();
@@ -55,7 +55,7 @@ async fn an_end_between_a_pushed_grant_and_its_task_is_joined_anew() {
     tokio::time::sleep(SOON).await;
     // On one thread the waiting task runs after both.
     assert!(held.release().await.is_ok());
-    assert_eq!(b.evict("x", None, "a test").await.unwrap(), 1);
+    assert_eq!(b.evict("x", "a test").await.unwrap(), 1);
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(guard.state(), GuardState::Valid);
 }
@@ -104,7 +104,7 @@ async fn a_request_that_overtakes_the_grant_counts() {
     let mutex = w.a.mutex("x");
     let (guard, asked) = tokio::join!(mutex.lock(), async {
         tokio::time::sleep(SOON).await;
-        w.b.ask_to_release("x", None).await
+        w.b.ask_to_release("x").await
     });
     assert_eq!(asked.unwrap(), 1);
     assert!(guard.unwrap().is_release_requested());

@@ -254,7 +254,7 @@ async fn an_eviction_without_an_event_is_told_by_the_next_heartbeat() {
     w.plan.set(Op::Event, Fault::Hang);
     let guard = w.a.mutex("x").lock().await.unwrap();
     let start = w.clock.now();
-    assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+    assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
     let why = guard.lost().await;
     assert_eq!(why.kind(), ErrorKind::Lost);
     assert!(w.since(start) <= LEASE / 2, "{:?}", w.since(start));

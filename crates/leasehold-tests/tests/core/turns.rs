@@ -57,7 +57,7 @@ async fn a_loss_at_a_downgrade_is_told() {
     w.plan.set(Op::Event, Fault::Hang);
     let writer = w.a.rwlock("x").write().await.unwrap();
     let token = writer.cancellation_token();
-    assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+    assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
     let error = writer.downgrade().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(token.is_cancelled(), "the work is told too");

@@ -176,9 +176,9 @@ async fn a_holder_of_the_others_is_seen_and_evicted() {
     let query = Query::name(Name::new("seen").expect("a name"));
     let lines = client.inspect(&query).await.expect("inspected");
     let fence = lines[0].holders[0].fence.expect("it holds");
-    let asked = client.ask_to_release("seen", None).await;
+    let asked = client.ask_to_release("seen").await;
     assert_eq!(asked.expect("an answer"), 0, "it cannot be told");
-    let evicted = client.evict("seen", Some(fence), "a test").await;
+    let evicted = client.evict_fence("seen", fence, "a test").await;
     assert_eq!(evicted.expect("evicted"), 1);
     let held = client.mutex("seen").lock().await.expect("free");
     assert!(held.fence() > fence);

@@ -83,7 +83,7 @@ async fn all_of_it(url: &str) {
     .await;
     let all = a.inspect(&Query::all()).await.expect("allowed");
     assert_eq!(all.len(), 1);
-    let evicted = a.evict(&name, None, "a test").await.expect("allowed");
+    let evicted = a.evict(&name, "a test").await.expect("allowed");
     assert_eq!(evicted, 1);
     let next = s
         .soon("the waiter is granted", waiter)

@@ -55,7 +55,7 @@ async fn all_of_it(url: &str) {
     })
     .await;
     assert_eq!(a.inspect(&Query::all()).await.expect("allowed").len(), 1);
-    let evicted = a.evict("x", None, "a test").await;
+    let evicted = a.evict("x", "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     for waiter in waiters {
         waiter.await.expect("no panic");

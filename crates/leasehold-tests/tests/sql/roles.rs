@@ -199,7 +199,7 @@ async fn forged_notifications_are_not_believed() {
     let guard = waits.await.expect("no panic").expect("granted");
     assert!(guard.fence() > fence && guard.fence().get() < 1 << 53);
     // A true message arrives as fast as before.
-    let evicted = holder.evict("x", None, "true").await.expect("evicted");
+    let evicted = holder.evict("x", "true").await.expect("evicted");
     assert_eq!(evicted, 1);
     let why = guard.lost().await;
     assert!(format!("{why:?}").contains("true"), "{why:?}");

@@ -20,7 +20,7 @@ async fn with_acl_creator_others_neither_see_nor_take_nor_block() {
         };
         let seen = other.inspect(&query).await;
         assert_eq!(seen.expect_err("seen").kind(), ErrorKind::Denied);
-        let evicted = other.evict("x", None, "a test").await;
+        let evicted = other.evict("x", "a test").await;
         assert_eq!(evicted.expect_err("evicted").kind(), ErrorKind::Denied);
         let claimed = other.mutex("x").lock().await;
         assert_eq!(claimed.expect_err("claimed").kind(), ErrorKind::Denied);
@@ -38,7 +38,7 @@ async fn without_an_acl_every_client_can_take_a_lock_away() {
     let mine = leasehold::connect(&server.url()).await.expect("connected");
     let guard = mine.mutex("x").lock().await.expect("free");
     let other = leasehold::connect(&server.url()).await.expect("connected");
-    let evicted = other.evict("x", None, "a test").await;
+    let evicted = other.evict("x", "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");

@@ -13,6 +13,7 @@
 
 #[cfg(feature = "cached")]
 mod cached;
+mod evict;
 mod guard;
 mod higher;
 mod kinds;
@@ -37,7 +38,6 @@ pub use self::meeting::{Barrier, Latch};
 use crate::client::ShutdownReport;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::Fence;
 use crate::options::ConnectOptions;
 
 /// Connects to the engine of a URL, as [`leasehold::connect`](crate::connect).
@@ -333,38 +333,6 @@ impl Client {
     /// ```
     pub fn inspect(&self, query: &Query) -> Result<Vec<LineView>> {
         self.background.block_on(self.client.inspect(query))
-    }
-
-    /// Takes a lock away from its holders; see [`leasehold::Client::evict`](crate::Client::evict).
-    ///
-    /// # Errors
-    /// If the engine cannot do it, or the name is not one.
-    ///
-    /// ```
-    /// # let client = leasehold::blocking::connect("memory:")?;
-    /// assert_eq!(client.evict("x", None, "no process holds it")?, 0);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn evict(&self, name: impl AsRef<str>, fence: Option<Fence>, why: &str) -> Result<u32> {
-        let name = name.as_ref();
-        self.background
-            .block_on(self.client.evict(name, fence, why))
-    }
-
-    /// Asks the holders of a lock to give it up; see
-    /// [`leasehold::Client::ask_to_release`](crate::Client::ask_to_release).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// ```
-    /// let client = leasehold::blocking::connect("memory:")?;
-    /// assert_eq!(client.ask_to_release("x", None)?, 0);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
-        self.background
-            .block_on(self.client.ask_to_release(name, fence))
     }
 
     /// Refuses new claims and waits until every guard is released; see

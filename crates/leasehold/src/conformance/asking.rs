@@ -9,7 +9,7 @@ use crate::session::GuardState;
 
 /// Whether holders can be asked; an engine where they cannot says so.
 async fn can(s: &Subject) -> bool {
-    let asked = s.client().await.ask_to_release(fresh_name(), None).await;
+    let asked = s.client().await.ask_to_release(fresh_name()).await;
     match &asked {
         Ok(count) => assert_eq!(*count, 0, "P25: no claim holds it"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "P25: {error}"),
@@ -26,9 +26,9 @@ pub async fn a_holder_is_asked(s: &Subject) {
     let held = a.mutex(&name).lock().await.expect("free");
     assert!(!held.is_release_requested(), "P25: no process asked");
     let other = crate::Fence::new(held.fence().get() + u64::from(crate::engine::FENCE_BLOCK));
-    let asked = b.ask_to_release(&name, Some(other)).await.expect("asked");
+    let asked = b.ask_fence_to_release(&name, other).await.expect("asked");
     assert_eq!(asked, 0, "P25: another fence");
-    let asked = b.ask_to_release(&name, Some(held.fence())).await;
+    let asked = b.ask_fence_to_release(&name, held.fence()).await;
     assert_eq!(asked.expect("asked"), 1, "P25");
     s.soon("P25: the holder is told", held.release_requested())
         .await;
@@ -54,10 +54,10 @@ pub async fn a_grant_asked_for_is_given_back(s: &Subject) {
     let mutex = a.mutex(&name).linger(Duration::from_secs(600));
     let _ = mutex.lock().await.expect("free").release().await;
     assert!(s.line(&name).await.is_some(), "it lingers");
-    assert_eq!(b.ask_to_release(&name, None).await.expect("asked"), 1);
+    assert_eq!(b.ask_to_release(&name).await.expect("asked"), 1);
     s.idle(&name).await;
     let held = mutex.lock().await.expect("free");
-    assert_eq!(b.ask_to_release(&name, None).await.expect("asked"), 1);
+    assert_eq!(b.ask_to_release(&name).await.expect("asked"), 1);
     s.soon("P25: the holder is told", held.release_requested())
         .await;
     let fence = held.fence();

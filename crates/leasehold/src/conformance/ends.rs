@@ -55,7 +55,7 @@ pub async fn eviction_is_told(s: &Subject) {
     let waiter = tokio::spawn(async move { waiter.lock().await });
     s.waiting(&name, 1).await;
     assert_eq!(
-        b.evict(&name, Some(held.fence()), "it hangs")
+        b.evict_fence(&name, held.fence(), "it hangs")
             .await
             .expect("evicted"),
         1
@@ -92,7 +92,7 @@ pub async fn eviction_is_told(s: &Subject) {
         "P8: the evicted holder released the next holder's lock"
     );
     assert_eq!(
-        b.evict(&name, Some(crate::Fence::new(1)), "a stale fence")
+        b.evict_fence(&name, crate::Fence::new(1), "a stale fence")
             .await
             .expect("evict"),
         0,

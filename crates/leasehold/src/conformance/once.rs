@@ -95,7 +95,7 @@ pub async fn requests_meanwhile_and_late_notes(s: &Subject) {
         assert_eq!(meanwhile.expect("tried"), Ran::InProgress, "P29");
         let (name, fence) = (guard.name().clone(), guard.fence());
         *first.lock().expect("no panic") = Some((name.clone(), fence));
-        let evicted = b.evict(&name, None, "a check").await.expect("evicted");
+        let evicted = b.evict(&name, "a check").await.expect("evicted");
         assert_eq!(evicted, 1);
         std::future::pending::<Result<&str, ()>>().await
     });

@@ -57,7 +57,7 @@ async fn an_eviction_is_told_and_leaves_a_trace() {
     let dir = temp();
     let (a, b) = (client(dir.path()).await, client(dir.path()).await);
     let held = a.mutex("x").lock().await.unwrap();
-    assert_eq!(b.evict("x", None, "the job\nhangs").await.unwrap(), 1);
+    assert_eq!(b.evict("x", "the job\nhangs").await.unwrap(), 1);
     let _ = tokio::time::timeout(Duration::from_secs(10), held.lost())
         .await
         .expect("told");
@@ -69,8 +69,8 @@ async fn an_eviction_is_told_and_leaves_a_trace() {
         trace.contains("\"x\"") && trace.contains(&held.fence().to_string()),
         "{trace}"
     );
-    assert_eq!(b.evict("x", None, "again").await.unwrap(), 0);
-    assert_eq!(b.evict("never", None, "again").await.unwrap(), 0);
+    assert_eq!(b.evict("x", "again").await.unwrap(), 0);
+    assert_eq!(b.evict("never", "again").await.unwrap(), 0);
 }
 
 /// The kernel queues ten datagrams per socket: a burst of grants must not wait for heartbeats.

@@ -54,7 +54,7 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
         .await;
     }
     assert_eq!(guard.state(), GuardState::Valid);
-    let evicted = client.evict(&name, None, "a test").await;
+    let evicted = client.evict(&name, "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
     let why = lost.expect("told, not found out").to_string();

@@ -53,7 +53,7 @@ async fn participants_are_seen_both_ways() {
     assert_eq!((line.holders.len(), line.waiters.len()), (1, 1), "{line:?}");
     assert!(line.holders[0].who.is_none(), "Curator does not say");
     let fence = line.holders[0].fence.expect("it holds");
-    let evicted = client.evict("seen", Some(fence), "it hangs").await;
+    let evicted = client.evict_fence("seen", fence, "it hangs").await;
     assert_eq!(evicted.expect("evicted"), 1, "Curator's can be evicted too");
     let held = waiter.await.expect("no panic").expect("granted");
     assert!(held.fence() > fence);
@@ -152,7 +152,7 @@ async fn we_ask_its_holder_to_give_up() {
             .expect("a try")
             .is_none()
     );
-    assert_eq!(client.ask_to_release("ask", None).await.expect("asked"), 1);
+    assert_eq!(client.ask_to_release("ask").await.expect("asked"), 1);
     assert_eq!(curator.hear(), "revoked");
     drop(client.mutex("ask").lock().await.expect("given up"));
 }
