@@ -48,7 +48,7 @@ mod shared {
     fn subject(options: &str) -> Subject {
         let url = format!("{}{PATH}?layout=consul{options}", one().url());
         let url = Url::parse(&url).expect("a URL");
-        let engine = ConsulLocks::at(&url).expect("an engine").lease(LEASE);
+        let engine = ConsulLocks::from_url(&url).expect("an engine").lease(LEASE);
         let mut subject = Subject::new(engine);
         subject.lease = LEASE;
         subject

@@ -17,8 +17,12 @@ async fn client(url: &str) -> Client {
 fn subject(url: &str) -> Subject {
     let parsed = Url::parse(url).expect("a URL");
     match url {
-        _ if url.starts_with("redlock:") => Subject::new(Redlock::new(&parsed).expect("an engine")),
-        _ if url.contains("=redisson") => Subject::new(Redisson::new(&parsed).expect("an engine")),
+        _ if url.starts_with("redlock:") => {
+            Subject::new(Redlock::from_url(&parsed).expect("an engine"))
+        }
+        _ if url.contains("=redisson") => {
+            Subject::new(Redisson::from_url(&parsed).expect("an engine"))
+        }
         _ => Subject::new(Own::new(&parsed).expect("an engine")),
     }
 }

@@ -12,7 +12,7 @@ use super::beds;
 
 /// The connections are those of the engine, and were made on the runtime of its first client.
 fn an_engine_outlives_its_first_client(url: &str) {
-    let engine = Redis::new(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Redis::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     let engine = Arc::new(engine);
     for name in ["first", "second"] {
         let runtime = Runtime::new().expect("a runtime");

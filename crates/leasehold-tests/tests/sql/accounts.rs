@@ -65,7 +65,7 @@ async fn all_of_it(url: &str) {
     drop(write.downgrade().await.expect("a reader"));
     drop(a.semaphore("s", 2).acquire().await.expect("free"));
     drop(b.rwlock("rw").read().await.expect("free"));
-    let engine = Sql::at(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     engine.clean().await.expect("allowed");
 }
 

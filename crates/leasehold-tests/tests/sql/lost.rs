@@ -25,7 +25,7 @@ struct Cut {
 }
 
 fn engine(url: &str) -> Sql {
-    Sql::at(&Url::parse(url).expect("a URL")).expect("an engine")
+    Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine")
 }
 
 async fn open(engine: &Sql) -> Arc<dyn Session> {

@@ -161,7 +161,7 @@ async fn released(session: &Arc<dyn Session>, claim: &Claim) {
 /// Counted on a connection that has been used: a claim is one round trip, its release is one, and so is the heartbeat
 /// of many claims.
 async fn counts(url: &str, proxy: &Proxy) {
-    let engine = Sql::at(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     let session = session(&engine).await;
     let claims: Vec<_> = (0..40).map(|n| claim(&format!("many:{n}"))).collect();
     for claim in &claims {

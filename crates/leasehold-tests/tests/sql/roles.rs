@@ -224,7 +224,7 @@ fn ids_are_bound() {
     for url in [server.url(), pooler.url()] {
         let mut lockers = [(); 4].map(|()| locker(&url, 3_000));
         let _ = fence(&lockers[0].ask("lock text"));
-        let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+        let engine = Sql::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
         for (waiting, locker) in lockers.iter_mut().enumerate().skip(1) {
             locker.say("lock text");
             in_line(&engine, "text", waiting);

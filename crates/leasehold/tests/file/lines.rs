@@ -77,7 +77,7 @@ async fn an_eviction_is_told_and_leaves_a_trace() {
 #[tokio::test]
 async fn a_burst_of_grants_arrives() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let ((a, _), (b, told)) = (session(&engine).await, session(&engine).await);
     let names: Vec<_> = (0..200).map(|n| format!("n{n}")).collect();
     let held: Vec<_> = names.iter().map(|name| claim(name)).collect();
@@ -97,7 +97,7 @@ async fn a_burst_of_grants_arrives() {
 #[tokio::test]
 async fn garbage_in_the_socket_is_ignored() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let ((a, _), (b, told)) = (session(&engine).await, session(&engine).await);
     let stranger = std::os::unix::net::UnixDatagram::unbound().unwrap();
     for socket in files(&dir.path().join("sessions")) {
@@ -128,7 +128,7 @@ async fn fences_grow_though_the_file_is_gone_and_the_wall_clock_went_back() {
     before.skip(Duration::from_secs(3_600));
     let mut fences = Vec::new();
     for clock in [before, after] {
-        let engine = File::at(dir.path(), clock).unwrap();
+        let engine = File::new(dir.path(), clock).unwrap();
         let ((a, _), claim) = (session(&engine).await, claim("x"));
         let Standing::Held(held) = a.claim(&claim).await.unwrap() else {
             panic!("not held");

@@ -136,7 +136,7 @@ impl Crowd {
         for op in 1..=count {
             let options = ConnectOptions::new().lease(self.lease);
             // One session each, of this lease: an engine that does not know it opens another, and pings it too.
-            let engine = ZooKeeper::at(&Url::parse(&self.url)?)?.lease(self.lease);
+            let engine = ZooKeeper::from_url(&Url::parse(&self.url)?)?.lease(self.lease);
             let client = options.open(Arc::new(engine)).await?;
             let (log, tell) = (self.log.of(format!("crowd/{op}")), self.granted.0.clone());
             log.note(op, call());

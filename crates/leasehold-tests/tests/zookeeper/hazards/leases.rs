@@ -132,7 +132,8 @@ async fn a_port_of_another_service_is_named() {
             }
         });
         let engine = leasehold::engine::Url::parse(&format!("zookeeper://{address}"));
-        let engine = leasehold::engine::ZooKeeper::at(&engine.expect("a URL")).expect("an engine");
+        let engine =
+            leasehold::engine::ZooKeeper::from_url(&engine.expect("a URL")).expect("an engine");
         let who = leasehold::engine::Identity::of_this_process();
         let inbox = leasehold::engine::Inbox::new(|_| {});
         let opened = leasehold::engine::Engine::open(&engine, &who, inbox);

@@ -63,11 +63,11 @@ impl Consul {
     ///
     /// ```
     /// use leasehold::engine::{Consul, Engine, Url};
-    /// let engine = Consul::at(&Url::parse("consul://localhost:8500/locks")?)?;
+    /// let engine = Consul::from_url(&Url::parse("consul://localhost:8500/locks")?)?;
     /// assert_eq!(engine.location(), "consul://localhost:8500/locks");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         match config.shared {
             None => Ok(Self::with(config)),
@@ -82,7 +82,7 @@ impl Consul {
     ///
     /// ```
     /// use leasehold::engine::{Consul, Url};
-    /// let engine = Consul::at(&Url::parse("consul://localhost")?)?;
+    /// let engine = Consul::from_url(&Url::parse("consul://localhost")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```

@@ -38,7 +38,7 @@ pub struct Etcd {
 
 /// The engine of an `etcd:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Etcd::at(url)?))
+    Ok(Arc::new(Etcd::from_url(url)?))
 }
 
 impl Etcd {
@@ -49,11 +49,11 @@ impl Etcd {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Etcd, Url};
-    /// let engine = Etcd::at(&Url::parse("etcd://h1,h2:2379?prefix=locks/")?)?;
+    /// let engine = Etcd::from_url(&Url::parse("etcd://h1,h2:2379?prefix=locks/")?)?;
     /// assert_eq!(engine.location(), "etcd://h1:2379,h2:2379?prefix=locks/");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         Ok(Self {
             config,
@@ -65,7 +65,7 @@ impl Etcd {
     ///
     /// ```
     /// use leasehold::engine::{Etcd, Url};
-    /// let engine = Etcd::at(&Url::parse("etcd://h1")?)?;
+    /// let engine = Etcd::from_url(&Url::parse("etcd://h1")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(3));
     /// # Ok::<(), leasehold::Error>(())
     /// ```

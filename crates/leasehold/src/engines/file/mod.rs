@@ -46,11 +46,11 @@ pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
         return Err(Error::new(ErrorKind::Config, Step::Connect, what).on("file"));
     }
     let file = match url.path() {
-        "" => File::at(
+        "" => File::new(
             home::default_path().map_err(|trouble| trouble.at(Step::Connect))?,
             Clock::boot(),
         ),
-        path => File::at(path, Clock::boot()),
+        path => File::new(path, Clock::boot()),
     };
     Ok(Arc::new(file?))
 }
@@ -66,12 +66,12 @@ impl File {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// use leasehold::{ConnectOptions, engine::{Clock, File}};
     /// # let temp = tempfile::tempdir().unwrap(); let dir = temp.path();
-    /// let engine = std::sync::Arc::new(File::at(dir, Clock::boot())?);
+    /// let engine = std::sync::Arc::new(File::new(dir, Clock::boot())?);
     /// let client = ConnectOptions::new().open(engine).await?;
     /// let guard = client.mutex("x").lock().await?;
     /// # Ok(()) }
     /// ```
-    pub fn at(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
+    pub fn new(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
         let world = World::open(dir.as_ref(), clock);
         let world = Arc::new(world.map_err(|trouble| trouble.at(Step::Connect))?);
         Ok(Self { world })

@@ -62,7 +62,7 @@ pub struct Sql {
 
 /// The engine of a `postgres:`, `mysql:` or `sqlite:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Sql::at(url)?))
+    Ok(Arc::new(Sql::from_url(url)?))
 }
 
 impl Sql {
@@ -70,14 +70,14 @@ impl Sql {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a URL that no database of this build understands.
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Self::with(url, None)
     }
 
     /// The same, with time from this clock instead of the database's. For tests.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// As [`from_url`](Self::from_url).
     #[cfg(feature = "conformance")]
     pub fn on_clock(url: &Url, clock: Clock) -> Result<Self> {
         Self::with(url, Some(clock))

@@ -28,7 +28,7 @@ struct SqlStore {
 
 /// The store of a database's URL.
 pub(crate) fn store(url: &Url) -> Result<Arc<dyn Store>> {
-    let world = Sql::at(url)?.world;
+    let world = Sql::from_url(url)?.world;
     let pool = Pool::of(world.settings.lanes);
     Ok(Arc::new(SqlStore {
         world,

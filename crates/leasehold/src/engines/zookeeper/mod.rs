@@ -38,7 +38,7 @@ struct Ensemble {
 
 /// The engine of a `zookeeper:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(ZooKeeper::at(url)?))
+    Ok(Arc::new(ZooKeeper::from_url(url)?))
 }
 
 impl ZooKeeper {
@@ -49,11 +49,11 @@ impl ZooKeeper {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Url, ZooKeeper};
-    /// let engine = ZooKeeper::at(&Url::parse("zookeeper://h1:2181,h2:2181/locks")?)?;
+    /// let engine = ZooKeeper::from_url(&Url::parse("zookeeper://h1:2181,h2:2181/locks")?)?;
     /// assert_eq!(engine.location(), "zookeeper://h1:2181,h2:2181/locks");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         Ok(Self::with(config))
     }
@@ -62,7 +62,7 @@ impl ZooKeeper {
     ///
     /// ```
     /// use leasehold::engine::{Url, ZooKeeper};
-    /// let engine = ZooKeeper::at(&Url::parse("zookeeper://h1")?)?;
+    /// let engine = ZooKeeper::from_url(&Url::parse("zookeeper://h1")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(3));
     /// # Ok::<(), leasehold::Error>(())
     /// ```

@@ -49,12 +49,12 @@ impl ConsulLocks {
     ///
     /// ```
     /// use leasehold::engine::{ConsulLocks, Engine, Url};
-    /// let engine = ConsulLocks::at(&Url::parse("consul://localhost?layout=consul")?)?;
+    /// let engine = ConsulLocks::from_url(&Url::parse("consul://localhost?layout=consul")?)?;
     /// assert_eq!(engine.location(), "consul://localhost:8500/?layout=consul");
-    /// assert!(ConsulLocks::at(&Url::parse("consul://localhost")?).is_err());
+    /// assert!(ConsulLocks::from_url(&Url::parse("consul://localhost")?).is_err());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Self::with(Config::from_url(url)?)
     }
 
@@ -62,7 +62,7 @@ impl ConsulLocks {
     ///
     /// ```
     /// use leasehold::engine::{ConsulLocks, Url};
-    /// let engine = ConsulLocks::at(&Url::parse("consul://localhost?layout=consul")?)?;
+    /// let engine = ConsulLocks::from_url(&Url::parse("consul://localhost?layout=consul")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```

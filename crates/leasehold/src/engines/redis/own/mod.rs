@@ -45,11 +45,11 @@ impl Redis {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redis, Url};
-    /// let redis = Redis::new(&Url::parse("redis://app:hunter2@cache/2")?)?;
+    /// let redis = Redis::from_url(&Url::parse("redis://app:hunter2@cache/2")?)?;
     /// assert_eq!(redis.location(), "redis://cache:6379/2?prefix=lh:");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Ok(Self {
             servers: Servers::new(Self::config(url)?),
         })

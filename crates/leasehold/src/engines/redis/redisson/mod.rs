@@ -47,12 +47,12 @@ impl Redisson {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redisson, Url};
-    /// let redisson = Redisson::new(&Url::parse("redis://cache?layout=redisson&lock=fair")?)?;
+    /// let redisson = Redisson::from_url(&Url::parse("redis://cache?layout=redisson&lock=fair")?)?;
     /// assert_eq!(redisson.location(), "redis://cache:6379/0?layout=redisson");
-    /// assert!(Redisson::new(&Url::parse("redis://cache")?).is_err());
+    /// assert!(Redisson::from_url(&Url::parse("redis://cache")?).is_err());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::of(url)?;
         let refuse =
             |what: &str| Err(Error::new(ErrorKind::Config, Step::Connect, what).on("redisson"));

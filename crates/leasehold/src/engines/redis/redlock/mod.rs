@@ -41,7 +41,7 @@ pub struct Redlock {
 
 /// The engine of a `redlock:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Redlock::new(url)?))
+    Ok(Arc::new(Redlock::from_url(url)?))
 }
 
 impl Redlock {
@@ -52,12 +52,12 @@ impl Redlock {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redlock, Url};
-    /// let redlock = Redlock::new(&Url::parse("redlock://app:hunter2@c,b,a")?)?;
+    /// let redlock = Redlock::from_url(&Url::parse("redlock://app:hunter2@c,b,a")?)?;
     /// assert_eq!(redlock.location(), "redlock://a:6379,b:6379,c:6379/0?prefix=lh:rl:");
     /// assert!(!redlock.guarantees().shared);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let nodes = Nodes::new(Config::of(url)?);
         Ok(Self { nodes })
     }
