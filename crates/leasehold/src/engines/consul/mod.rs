@@ -26,7 +26,7 @@ use self::server::ConsulServer;
 pub use self::shared::ConsulLocks;
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -131,10 +131,14 @@ impl Engine for Consul {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
         let promised = |engine, level, partition, scope| {
-            let verdicts = [Kept, Fenced, Kept, Kept, Kept, partition];
-            Guarantees::new(engine, level, verdicts).scope(scope)
+            Guarantees::new(engine, level)
+                .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover])
+                .verdict(Fenced, [Pause])
+                .verdict(partition, [Partition])
+                .scope(scope)
         };
         let promised = match self.datacenter.http.config.serf {
             false => promised(

@@ -21,7 +21,8 @@ pub(crate) use self::names::tests as fuzzed;
 use self::session::EtcdServer;
 use super::ordered::{Deployment, Fail, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Event, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Event, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
+    Verdict,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -143,14 +144,13 @@ impl Engine for Etcd {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new(
-            EtcdServer::KIND,
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
-        )
-        .scope("the clients of one cluster, `etcdctl lock` and Go's among them")
-        .dead_holder("when its etcd lease ends: 4/3 of the lease in whole seconds, at least 1.5 election timeouts")
+        Guarantees::new(EtcdServer::KIND, Level::L2)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover, Partition])
+            .verdict(Fenced, [Pause])
+            .scope("the clients of one cluster, `etcdctl lock` and Go's among them")
+            .dead_holder("when its etcd lease ends: 4/3 of the lease in whole seconds, at least 1.5 election timeouts")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -25,8 +25,8 @@ pub(crate) use self::record::tests as fuzzed;
 use self::session::FileSession;
 use self::transaction::World;
 use crate::engine::{
-    Clock, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
-    cannot_ask, path_in_url,
+    Clock, Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
+    Verdict, cannot_ask, path_in_url,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -89,14 +89,14 @@ impl Engine for File {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Fenced, Kept};
-        Guarantees::new(
-            "file",
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Absent, Absent],
-        )
-        .scope("the processes of one user on this machine that use this directory")
-        .dead_holder("at once")
+        Guarantees::new("file", Level::L2)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash])
+            .verdict(Fenced, [Pause])
+            .verdict(Absent, [Failover, Partition])
+            .scope("the processes of one user on this machine that use this directory")
+            .dead_holder("at once")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -47,8 +47,8 @@ use self::world::{Settings, World};
 #[cfg(feature = "sqlite")]
 use crate::engine::path_in_url;
 use crate::engine::{
-    Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
-    Url, Verdict, cannot_ask,
+    Clock, Ended, Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Params, Query,
+    Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -260,20 +260,15 @@ impl Engine for Sql {
                 true => server("MariaDB, MySQL, failover=none", Verdict::Kept, true),
             },
             #[cfg(feature = "sqlite")]
-            Dialect::Sqlite => Guarantees::new(
-                "SQLite",
-                Level::L2,
-                [
+            Dialect::Sqlite => Guarantees::new("SQLite", Level::L2)
+                .verdict(
                     Verdict::Kept,
-                    Verdict::Fenced,
-                    Verdict::Kept,
-                    Verdict::Kept,
-                    Verdict::Absent,
-                    Verdict::Absent,
-                ],
-            )
-            .scope("the processes of one machine that open the same file")
-            .dead_holder("after its lease"),
+                    [Fault::HolderCrash, Fault::ClockStep, Fault::ServerCrash],
+                )
+                .verdict(Verdict::Fenced, [Fault::Pause])
+                .verdict(Verdict::Absent, [Fault::Failover, Fault::Partition])
+                .scope("the processes of one machine that open the same file")
+                .dead_holder("after its lease"),
         }
     }
 
@@ -321,8 +316,11 @@ fn server(engine: &'static str, crash: Verdict, single: bool) -> Guarantees {
         true => (Level::L2, Verdict::Absent),
         false => (Level::L1, Verdict::Broken),
     };
-    let verdicts = [kept, fenced, fenced, crash, failover, kept];
-    Guarantees::new(engine, level, verdicts)
+    Guarantees::new(engine, level)
+        .verdict(kept, [Fault::HolderCrash, Fault::Partition])
+        .verdict(fenced, [Fault::Pause, Fault::ClockStep])
+        .verdict(crash, [Fault::ServerCrash])
+        .verdict(failover, [Fault::Failover])
         .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }

@@ -16,7 +16,7 @@ use self::server::ZkServer;
 pub(crate) use self::{client::fuzzed as jute, names::tests as node};
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
 use crate::error::Result;
 use crate::fence::Fence;
@@ -118,14 +118,16 @@ impl Engine for ZooKeeper {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new(
-            ZkServer::KIND,
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
-        )
-        .scope("the clients of one ensemble, Curator's among them")
-        .dead_holder("when its ZooKeeper session ends: 4/3 of the lease, and up to two ticks")
+        Guarantees::new(ZkServer::KIND, Level::L2)
+            .verdict(
+                Kept,
+                [HolderCrash, ClockStep, ServerCrash, Failover, Partition],
+            )
+            .verdict(Fenced, [Pause])
+            .scope("the clients of one ensemble, Curator's among them")
+            .dead_holder("when its ZooKeeper session ends: 4/3 of the lease, and up to two ticks")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -20,7 +20,8 @@ use super::client::Http;
 use super::config::Config;
 use super::server::ConsulServer;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::engines::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -140,21 +141,21 @@ impl Engine for ConsulLocks {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
         // Holders of other programs have no fences, so a resource cannot refuse their late writes.
         let (engine, partition) = match self.datacenter.http.config.serf {
             false => ("consul, layout=consul", Kept),
             true => ("consul, layout=consul, checks=serf", Fenced),
         };
-        Guarantees::new(
-            engine,
-            Level::L1,
-            [Kept, Fenced, Kept, Kept, Kept, partition],
-        )
-        .unordered()
-        .without_readers()
-        .scope("every process, `consul lock` and Go's api.Lock and api.Semaphore in one datacenter")
-        .dead_holder("when its Consul session ends, and the lock-delay of that session after it")
+        Guarantees::new(engine, Level::L1)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover])
+            .verdict(Fenced, [Pause])
+            .verdict(partition, [Partition])
+            .unordered()
+            .without_readers()
+            .scope("every process, `consul lock` and Go's api.Lock and api.Semaphore in one datacenter")
+            .dead_holder("when its Consul session ends, and the lock-delay of that session after it")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

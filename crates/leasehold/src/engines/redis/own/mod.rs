@@ -25,7 +25,8 @@ use super::inspect;
 use super::keys::{Bucket, slot};
 use super::words::eviction;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -122,23 +123,33 @@ impl Engine for Redis {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Broken, Fenced, Kept};
         let scope = "every process that reaches this server, while the server keeps its memory and its clock";
         let dead = "when its lease ends";
         match (&self.servers.config.shape, self.servers.config.replicas) {
             (Shape::One, 0) => {
-                let verdicts = [Kept, Fenced, Fenced, Fenced, Absent, Kept];
-                Guarantees::new("redis", Level::L2, verdicts).scope(scope)
+                Guarantees::new("redis", Level::L2)
+                    .verdict(Kept, [HolderCrash, Partition])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Absent, [Failover])
+                    .scope(scope)
             }
             (_, 0) => {
                 let scope = "every process that reaches these servers, until a failover: it may give a held lock away";
-                Guarantees::new("redis with replicas", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                Guarantees::new("redis with replicas", Level::L1)
+                    .verdict(Kept, [HolderCrash])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Broken, [Failover, Partition])
                     .scope(scope)
             }
             _ => {
                 let scope = "as without replicas=N: a grant is told once N replicas have it, so fewer failovers lose \
                              one, and still some do";
-                Guarantees::new("redis, replicas=N", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                Guarantees::new("redis, replicas=N", Level::L1)
+                    .verdict(Kept, [HolderCrash])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Broken, [Failover, Partition])
                     .scope(scope)
             }
         }

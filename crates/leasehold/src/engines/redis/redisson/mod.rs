@@ -20,7 +20,8 @@ use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::inspect;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -122,6 +123,7 @@ impl Engine for Redisson {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Broken, Fenced, Kept};
         // Java's holders have no fences but those of RFencedLock, so a resource cannot refuse their late writes.
         let failover = if matches!(self.hub.config.shape, Shape::One) {
@@ -129,7 +131,11 @@ impl Engine for Redisson {
         } else {
             Broken
         };
-        Guarantees::new("redis, layout=redisson", Level::L1, [Kept, Fenced, Fenced, Broken, failover, Broken])
+        Guarantees::new("redis, layout=redisson", Level::L1)
+            .verdict(Kept, [HolderCrash])
+            .verdict(Fenced, [Pause, ClockStep])
+            .verdict(Broken, [ServerCrash, Partition])
+            .verdict(failover, [Failover])
             .unordered()
             .scope("every process and every Redisson client of this server, while the server keeps its memory")
             .dead_holder("when its lease ends")

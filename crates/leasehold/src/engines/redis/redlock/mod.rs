@@ -27,7 +27,8 @@ use super::keys::claim_text;
 use super::words::eviction;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -78,8 +79,11 @@ impl Engine for Redlock {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
+        Guarantees::new("redlock", Level::L2)
+            .verdict(Kept, [HolderCrash, ServerCrash, Partition])
+            .verdict(Fenced, [Pause, ClockStep, Failover])
             .scope("every process that reaches a majority of these servers, while no clock of theirs steps")
             .dead_holder("when its lease ends, and waiters ask again")
             .fences("the largest that a majority of the servers has seen, and more")
