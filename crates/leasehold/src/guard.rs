@@ -1,14 +1,13 @@
 //! Guards: the caller holds the lock while it has one.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
-use crate::session::GuardState;
+use crate::session::{Grant, GuardState};
 use crate::turns::Turn;
 
 /// A held lock. It is renewed in the background until it is released or dropped.
@@ -103,7 +102,7 @@ impl Guard {
     /// ```
     pub fn check(&self) -> Result<()> {
         match self.state() {
-            GuardState::Lost => Err(self.lost_error()),
+            GuardState::Lost => Err(lost_error(self.turn.grant())),
             GuardState::Valid | GuardState::Unsure => Ok(()),
         }
     }
@@ -172,8 +171,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Error {
-        self.turn.grant().lost().await;
-        self.lost_error()
+        self.loss_signal().lost().await
     }
 
     /// Waits until the holder is asked to give the lock up: by another client
@@ -218,19 +216,19 @@ impl Guard {
         self.turn.grant().is_asked()
     }
 
-    /// A token that is cancelled when the lock is lost, to hand to the code that does the work.
+    /// Tells of the loss apart from the guard: to hand to the code that does the work, on other tasks and threads.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// let token = guard.cancellation_token();
-    /// assert!(!token.is_cancelled());
+    /// let signal = guard.loss_signal();
+    /// let worker = std::thread::spawn(move || while !signal.is_lost() { /* a step of the work */ # break });
+    /// # worker.join().unwrap();
     /// # Ok(()) }
     /// ```
-    pub fn cancellation_token(&self) -> CancellationToken {
-        // A child: cancelling it must not tell others that the lock is lost.
-        self.turn.grant().token().child_token()
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal(self.turn.grant().clone())
     }
 
     /// Gives the lock back and says whether it was held until now.
@@ -261,15 +259,72 @@ impl Guard {
     pub(crate) fn turn(&self) -> &Turn {
         &self.turn
     }
+}
 
-    fn lost_error(&self) -> Error {
-        let why = self
-            .turn
-            .grant()
-            .why_lost()
-            .map_or_else(String::new, ToString::to_string);
-        Error::new(ErrorKind::Lost, Step::Hold, why).of(self.name())
+/// Tells that a lock was lost, by the same clock as its [`Guard`]. Cheap to clone.
+///
+/// Once the guard is released it tells nothing that counts: the grant may go on for another task of this process, or end.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// # let client = leasehold::connect("memory:").await?;
+/// # let guard = client.mutex("x").lock().await?;
+/// let signal = guard.loss_signal();
+/// let work = tokio::spawn(async move {
+///     tokio::select! {
+///         why = signal.lost() => Err(why),
+///         () = async { /* the work */ } => Ok(()),
+///     }
+/// });
+/// # work.await.unwrap()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a signal does nothing until it is looked at"]
+pub struct LossSignal(Arc<Grant>);
+
+impl LossSignal {
+    /// Whether the lock is lost. No round trip.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert!(!guard.loss_signal().is_lost());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        self.0.state() == GuardState::Lost
     }
+
+    /// Waits until the lock is lost; the error says why. As [`Guard::lost`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// let signal = guard.loss_signal();
+    /// let _ = client.evict("x", "the job hangs").await?;
+    /// assert!(signal.lost().await.is_lost());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> Error {
+        self.0.lost().await;
+        lost_error(&self.0)
+    }
+}
+
+impl fmt::Debug for LossSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LossSignal({}, {:?})", self.0.claim.name, self.0.state())
+    }
+}
+
+fn lost_error(grant: &Grant) -> Error {
+    let why = grant
+        .why_lost()
+        .map_or_else(String::new, ToString::to_string);
+    Error::new(ErrorKind::Lost, Step::Hold, why).of(&grant.claim.name)
 }
 
 impl fmt::Debug for Guard {

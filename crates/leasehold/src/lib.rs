@@ -102,7 +102,7 @@ pub use self::engine::{
 };
 pub use self::error::{Error, ErrorKind, Result};
 pub use self::fence::{Fence, FenceGate, StaleFence};
-pub use self::guard::{Guard, Released};
+pub use self::guard::{Guard, LossSignal, Released};
 pub use self::kinds::{
     Barrier, Done, Election, Latch, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once,
     OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,

@@ -192,11 +192,11 @@ fn a_loss_is_told_when_the_runtime_that_connected_is_gone() {
         let client = options.connect("memory:").await.unwrap();
         client.mutex("x").lock().await.unwrap()
     });
-    let token = guard.cancellation_token();
-    assert!(!token.is_cancelled());
+    let signal = guard.loss_signal();
+    assert!(!signal.is_lost());
     first.shutdown_background();
     let told = second.block_on(async {
-        let both = async { tokio::join!(guard.lost(), token.cancelled()).0 };
+        let both = async { tokio::join!(guard.lost(), signal.lost()).0 };
         tokio::time::timeout(Duration::from_secs(10), both).await
     });
     let why = told.expect("told long before the lease ends");

@@ -90,14 +90,14 @@ async fn an_answer_after_the_lease_is_no_grant() {
 async fn a_suspend_is_a_loss_that_is_never_taken_back() {
     let w = World::new().await;
     let guard = w.a.mutex("x").lock().await.unwrap();
-    let token = guard.cancellation_token();
+    let signal = guard.loss_signal();
     w.clock.skip(LEASE * 2);
     // No task has run since: the guard's own clock says it.
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert!(guard.remaining().is_zero());
     tokio::time::sleep(LEASE * 3).await;
     assert_eq!(guard.state(), GuardState::Lost);
-    assert!(token.is_cancelled());
+    assert!(signal.is_lost());
     assert_eq!(guard.release().await.unwrap(), Released::WasLost);
     drop(w.b.mutex("x").lock().await.unwrap());
 }

@@ -46,7 +46,7 @@ pub async fn release_hands_over_at_once(s: &Subject) {
 pub async fn eviction_is_told(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.mutex(&name).lock().await.expect("free");
-    let token = held.cancellation_token();
+    let signal = held.loss_signal();
     let waiter = b.mutex(&name);
     #[expect(
         clippy::disallowed_methods,
@@ -67,7 +67,7 @@ pub async fn eviction_is_told(s: &Subject) {
     );
     assert_eq!(held.state(), GuardState::Lost, "P7");
     assert!(
-        held.check().is_err() && token.is_cancelled() && held.remaining().is_zero(),
+        held.check().is_err() && signal.is_lost() && held.remaining().is_zero(),
         "P7"
     );
     let next = s
