@@ -104,8 +104,8 @@ pub use self::error::{Error, ErrorKind, Result};
 pub use self::fence::{Fence, FenceGate, StaleFence};
 pub use self::guard::{Guard, LossSignal, Released};
 pub use self::kinds::{
-    Barrier, Done, Election, Latch, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once,
-    OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
+    Barrier, Done, Election, Latch, Leader, Leaders, Leadership, LockOptions, Multi, MultiGuard,
+    Mutex, Once, OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
 };
 #[cfg(feature = "cached")]
 pub use self::kinds::{Cached, LoadError};

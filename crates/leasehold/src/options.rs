@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
+use crate::kinds::LockOptions;
 use crate::session::Manager;
 use crate::store::{self, Store};
-use crate::turns::{Queues, Terms, TurnBound, Turns};
+use crate::turns::{Queues, TurnBound, Turns};
 
 /// How to connect.
 ///
@@ -28,8 +29,7 @@ use crate::turns::{Queues, Terms, TurnBound, Turns};
 #[must_use = "options do nothing until they connect"]
 pub struct ConnectOptions {
     require: Option<Level>,
-    lease: Option<Duration>,
-    bound: TurnBound,
+    locks: LockOptions,
     identity: Option<Identity>,
     clock: Clock,
     patience: Option<Duration>,
@@ -53,15 +53,29 @@ impl ConnectOptions {
         self
     }
 
-    /// The lease of locks that set none of their own; 10 s unless set.
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
+    /// The terms of locks that set none of their own, and of what is made of locks: elections, work done once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{ConnectOptions, LockOptions};
+    /// let fair = LockOptions::new().strict();
+    /// let client = ConnectOptions::new().locks(fair).connect("memory:").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn locks(mut self, locks: LockOptions) -> Self {
+        self.locks = locks;
         self
     }
 
-    /// How long a grant may stay in this process while another waits.
-    pub const fn bound(mut self, bound: TurnBound) -> Self {
-        self.bound = bound;
+    /// The lease of locks that set none of their own, as [`LockOptions::lease`]; 10 s unless set.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.locks = self.locks.lease(lease);
+        self
+    }
+
+    /// How long a grant may stay in this process while another waits, as [`LockOptions::bound`].
+    pub fn bound(mut self, bound: TurnBound) -> Self {
+        self.locks = self.locks.bound(bound);
         self
     }
 
@@ -147,14 +161,12 @@ impl ConnectOptions {
         let queues = Arc::<Queues>::default();
         let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
         let manager = patiently(patience, &self.clock, open).await?;
-        let mut terms = Terms::default();
-        terms.lease = self.lease.unwrap_or(terms.lease);
-        let turns = Turns::new(manager, self.bound, queues);
+        let turns = Turns::new(manager, queues);
         Ok(Client::new(
             turns,
             engine,
             who,
-            terms,
+            self.locks.terms().clone(),
             self.store,
             #[cfg(feature = "cached")]
             crate::kinds::Layer::of(self.clock, self.in_process),

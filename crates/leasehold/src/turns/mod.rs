@@ -61,18 +61,13 @@ impl Default for TurnBound {
 /// The turns of one client. They live as long as a client or a handle; then what lingers is given back.
 pub(crate) struct Turns {
     manager: Arc<Manager>,
-    bound: TurnBound,
     queues: Arc<Queues>,
 }
 
 impl Turns {
     /// `queues` are those that the manager tells of its grants.
-    pub(crate) fn new(manager: Arc<Manager>, bound: TurnBound, queues: Arc<Queues>) -> Arc<Self> {
-        Arc::new(Self {
-            manager,
-            bound,
-            queues,
-        })
+    pub(crate) fn new(manager: Arc<Manager>, queues: Arc<Queues>) -> Arc<Self> {
+        Arc::new(Self { manager, queues })
     }
 
     /// The queue of a name; it lives as long as a task uses it. A name that has a queue is known to be good.
@@ -158,7 +153,7 @@ mod tests {
         let who = Identity::of_this_process();
         let queues = Arc::<Queues>::default();
         let manager = Manager::open(&engine, &who, &clock, queues.clone()).await;
-        Turns::new(manager.unwrap(), TurnBound::default(), queues)
+        Turns::new(manager.unwrap(), queues)
     }
 
     fn asks(lease: Duration) -> Request {
