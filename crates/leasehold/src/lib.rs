@@ -90,6 +90,7 @@ pub mod blocking;
 pub mod conformance;
 pub mod engine;
 mod engines;
+#[doc(hidden)]
 pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;

@@ -8,7 +8,7 @@
 //! - Every operation is idempotent by claim id: asked again after a lost reply it gives the same answer.
 //! - A claim ends `lease` after its session's last word (claim or heartbeat), waiting or holding; being granted does
 //!   not move that.
-//! - Claims on a name are granted in order of arrival while their weights fit ([`line`](crate::line)).
+//! - Claims on a name are granted in order of arrival while their weights fit (`line.rs` has the rule).
 //! - A future may be dropped at any await. Its operation may or may not have happened, and a later `release` of
 //!   the same claim on the same session comes after it: nothing stays behind.
 //! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell, but for
