@@ -11,12 +11,15 @@ use crate::place::Place;
 pub(crate) async fn evict(args: &EvictArgs, common: &Common) -> Result<u8, Failure> {
     let client = crate::connect(&Place::given(common)?, evictor()).await?;
     let (name, fence) = (&args.name, args.fence.map(Fence::new));
-    let (count, [one, many]) = match &args.why {
-        Some(why) => (client.evict(name, fence, why).await?, ["lost it"; 2]),
-        None => (
-            client.ask_to_release(name, fence).await?,
-            ["was asked to give it up", "were asked to give it up"],
-        ),
+    let count = match (&args.why, fence) {
+        (Some(why), Some(fence)) => client.evict_fence(name, fence, why).await?,
+        (Some(why), None) => client.evict(name, why).await?,
+        (None, Some(fence)) => client.ask_fence_to_release(name, fence).await?,
+        (None, None) => client.ask_to_release(name).await?,
+    };
+    let [one, many] = match args.why {
+        Some(_) => ["lost it"; 2],
+        None => ["was asked to give it up", "were asked to give it up"],
     };
     let _ = client.shutdown(std::time::Duration::from_secs(1)).await;
     let said = match (count, args.fence) {

@@ -88,7 +88,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 
 /// A client that `status` shows as this.
 async fn connect(place: &Place, who: Identity) -> leasehold::Result<leasehold::Client> {
-    let options = leasehold::Options::new().identity(who);
+    let options = leasehold::ConnectOptions::new().identity(who);
     options.connect(place.url()).await
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::engine::{Claim, Engine, Session, Standing};
-use leasehold::{Client, Options, Result};
+use leasehold::{Client, ConnectOptions, Result};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 
@@ -70,7 +70,7 @@ impl Bed {
     /// # Errors
     /// Those of the engine.
     pub async fn connect(&self, url: &str) -> Result<Client> {
-        Options::new().lease(self.lease).connect(url).await
+        ConnectOptions::new().lease(self.lease).connect(url).await
     }
 
     /// A client of an engine of this bed that is there already.
@@ -80,7 +80,10 @@ impl Bed {
     pub(crate) async fn open(&self, engine: &Arc<dyn Engine>) -> Client {
         // Longer than a lock may take to pass on: a call that is slow is judged by that, and not by its own lease.
         let lease = self.lease.max(Duration::from_secs(60));
-        let opened = Options::new().lease(lease).open(engine.clone()).await;
+        let opened = ConnectOptions::new()
+            .lease(lease)
+            .open(engine.clone())
+            .await;
         opened.expect("a session")
     }
 

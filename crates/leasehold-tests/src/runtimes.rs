@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, Guard, Released, State};
+use leasehold::{Client, ErrorKind, Guard, GuardState, Released};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Bed;
@@ -77,7 +77,7 @@ pub fn of_the_client_is_gone(bed: &Bed) {
     });
     home.shutdown_timeout(PATIENCE);
     guest.block_on(async {
-        assert_eq!(guard.state(), State::Lost);
+        assert_eq!(guard.state(), GuardState::Lost);
         for name in ["gone", "free"] {
             let asked = tokio::time::timeout(PATIENCE, client.mutex(name).lock()).await;
             let error = asked.expect("an answer").expect_err("no task renews it");

@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::{Client, Fence, Gate};
+use leasehold::{Client, Fence, FenceGate};
 
 /// Stands for a database row that only the lock protects, and that refuses old fences.
 #[derive(Default)]
 struct Stock {
-    gate: Gate,
+    gate: FenceGate,
     left: Mutex<u32>,
 }
 

@@ -13,7 +13,7 @@ use crate::fence::Fence;
 use crate::kinds::Layer;
 use crate::kinds::{Handle, Multi, Mutex, RwLock, Semaphore, Striped};
 use crate::name::Name;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 use crate::store::Store;
 use crate::turns::{Terms, Turns};
 
@@ -32,7 +32,7 @@ use crate::turns::{Terms, Turns};
 /// # Ok(()) }
 /// ```
 pub async fn connect(url: &str) -> Result<Client> {
-    Options::new().connect(url).await
+    ConnectOptions::new().connect(url).await
 }
 
 /// The guarantees of a URL's engine, without reaching it.
@@ -81,7 +81,7 @@ struct Inner {
 /// How a shutdown ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shutdown {
+pub struct ShutdownReport {
     /// Claims that were not given back in time. They are lost to their guards, and end in the engine with the
     /// session or with their lease.
     pub abandoned: usize,
@@ -229,8 +229,8 @@ impl Client {
         self.0.engine.inspect(query).await
     }
 
-    /// Takes a lock away from all its holders, or from the holder of one fence; says how many lost it. They are
-    /// told, later fences are larger, and a trace of the eviction is left.
+    /// Takes a lock away from all its holders; says how many lost it. They are told, later fences are larger, and a trace
+    /// of the eviction is left. For a moment the old holder and the next one both run: the old one stops when it looks.
     ///
     /// # Errors
     /// If the engine cannot do it, or the name is not one.
@@ -239,22 +239,34 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// let guard = client.mutex("x").lock().await?;
-    /// assert_eq!(client.evict("x", None, "the job hangs").await?, 1);
+    /// assert_eq!(client.evict("x", "the job hangs").await?, 1);
     /// assert!(guard.check().is_err());
     /// # Ok(()) }
     /// ```
-    pub async fn evict(
-        &self,
-        name: impl AsRef<str>,
-        fence: Option<Fence>,
-        why: &str,
-    ) -> Result<u32> {
+    pub async fn evict(&self, name: impl AsRef<str>, why: &str) -> Result<u32> {
         let name = Name::new(name)?;
+        self.0.engine.evict(&name, None, &self.0.who, why).await
+    }
+
+    /// Like [`evict`](Self::evict), the holder of one fence alone: a later holder keeps the lock.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("x").lock().await?;
+    /// assert_eq!(client.evict_fence("x", guard.fence(), "the job hangs").await?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn evict_fence(&self, name: impl AsRef<str>, fence: Fence, why: &str) -> Result<u32> {
+        let (name, fence) = (Name::new(name)?, Some(fence));
         self.0.engine.evict(&name, fence, &self.0.who, why).await
     }
 
-    /// Asks all holders of a lock, or the holder of one fence, to give it up; says how many were asked. It stays theirs
-    /// until they do: their [`Guard::asked`](crate::Guard::asked) tells them. Curator's holders hear it too.
+    /// Asks all holders of a lock to give it up; says how many were asked. It stays theirs until they do: their
+    /// [`Guard::release_requested`](crate::Guard::release_requested) tells them. Curator's holders hear it too.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where holders cannot be told (all but ZooKeeper, etcd,
@@ -264,13 +276,30 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// let guard = client.mutex("x").lock().await?;
-    /// assert_eq!(client.ask_to_release("x", None).await?, 1);
-    /// assert!(guard.is_asked());
+    /// assert_eq!(client.ask_to_release("x").await?, 1);
+    /// assert!(guard.is_release_requested());
     /// # Ok(()) }
     /// ```
-    pub async fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
+    pub async fn ask_to_release(&self, name: impl AsRef<str>) -> Result<u32> {
         let name = Name::new(name)?;
-        self.0.engine.ask_to_release(&name, fence).await
+        self.0.engine.ask_to_release(&name, None).await
+    }
+
+    /// Like [`ask_to_release`](Self::ask_to_release), the holder of one fence alone.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let guard = client.mutex("x").lock().await?;
+    /// assert_eq!(client.ask_fence_to_release("x", guard.fence()).await?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn ask_fence_to_release(&self, name: impl AsRef<str>, fence: Fence) -> Result<u32> {
+        let name = Name::new(name)?;
+        self.0.engine.ask_to_release(&name, Some(fence)).await
     }
 
     /// Refuses new claims and turns, gives back what lingers, and waits until every guard is released, at most this long.
@@ -279,7 +308,7 @@ impl Client {
     ///
     /// # Ordering
     /// Tasks that wait for a lock are told first ([`ErrorKind::Closed`](crate::ErrorKind::Closed)), and every holder is asked to finish
-    /// ([`Guard::asked`](crate::Guard::asked)); then what is held may finish. A re-entrant lock that is held can still be
+    /// ([`Guard::release_requested`](crate::Guard::release_requested)); then what is held may finish. A re-entrant lock that is held can still be
     /// re-entered.
     /// # Cancel safety
     /// Dropping the future leaves the client refusing new claims; call it again to go on waiting.
@@ -297,12 +326,12 @@ impl Client {
     /// assert!(client.mutex("x").lock().await.is_err());
     /// # Ok(()) }
     /// ```
-    pub async fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+    pub async fn shutdown(&self, patience: Duration) -> Result<ShutdownReport> {
         let manager = self.0.turns.manager();
         manager.close();
         self.0.turns.close();
         let abandoned = manager.drain(patience).await?;
-        Ok(Shutdown { abandoned })
+        Ok(ShutdownReport { abandoned })
     }
 
     fn handle(&self, name: &str) -> Handle {

@@ -14,7 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// use leasehold::{ErrorKind, Step};
+/// use leasehold::engine::Step;
+/// use leasehold::ErrorKind;
 ///
 /// let error = leasehold::connect("carrier-pigeon:").await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Config);
@@ -163,7 +164,8 @@ impl Error {
     /// An error that says nothing happened. For authors of engines.
     ///
     /// ```
-    /// use leasehold::{Error, ErrorKind, Step};
+    /// use leasehold::engine::Step;
+    /// use leasehold::{Error, ErrorKind};
     /// let error = Error::new(ErrorKind::Denied, Step::Open, "wrong password").on("redis");
     /// assert_eq!(error.to_string(), "redis: open: wrong password");
     /// ```
@@ -246,7 +248,8 @@ impl Error {
     /// Whether trying again later may succeed: the engine could not be reached, or did not answer in time.
     ///
     /// ```
-    /// use leasehold::{Error, ErrorKind, Step};
+    /// use leasehold::engine::Step;
+    /// use leasehold::{Error, ErrorKind};
     /// assert!(Error::new(ErrorKind::Unavailable, Step::Open, "loading").is_transient());
     /// assert!(!Error::new(ErrorKind::Denied, Step::Open, "wrong password").is_transient());
     /// ```

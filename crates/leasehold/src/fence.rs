@@ -7,7 +7,7 @@ pub const FENCE_BLOCK: u32 = 256;
 
 /// The token of a grant: for one name, every later turn has a larger one, in every process.
 ///
-/// Send it with every write and let the resource refuse a smaller one than it has seen ([`Gate`] does that in
+/// Send it with every write and let the resource refuse a smaller one than it has seen ([`FenceGate`] does that in
 /// memory). It fits a signed 64-bit column.
 ///
 /// ```
@@ -80,32 +80,32 @@ impl fmt::Debug for Fence {
 /// a fence protects only from the moment the resource has seen it.
 ///
 /// ```
-/// use leasehold::{Fence, Gate};
+/// use leasehold::{Fence, FenceGate};
 ///
-/// let gate = Gate::new();
+/// let gate = FenceGate::new();
 /// assert!(gate.admit(Fence::new(7)).is_ok());
 /// assert!(gate.admit(Fence::new(9)).is_ok());
 /// assert_eq!(gate.admit(Fence::new(7)).unwrap_err().seen, Fence::new(9));
 /// ```
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct FenceGate {
     seen: std::sync::atomic::AtomicU64,
 }
 
-/// A [`Gate`] has seen a larger fence: the caller that shows this one no longer holds the lock.
+/// A [`FenceGate`] has seen a larger fence: the caller that shows this one no longer holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stale {
+pub struct StaleFence {
     /// The fence that was shown.
     pub shown: Fence,
     /// The largest fence the gate has seen.
     pub seen: Fence,
 }
 
-impl Gate {
+impl FenceGate {
     /// A gate that has seen nothing.
     ///
     /// ```
-    /// let gate = leasehold::Gate::new();
+    /// let gate = leasehold::FenceGate::new();
     /// assert!(gate.admit(leasehold::Fence::new(0)).is_ok());
     /// ```
     pub const fn new() -> Self {
@@ -117,20 +117,20 @@ impl Gate {
     /// Lets a fence pass unless a larger one was shown before.
     ///
     /// # Errors
-    /// [`Stale`] with both fences.
+    /// [`StaleFence`] with both fences.
     ///
     /// ```
-    /// use leasehold::{Fence, Gate};
-    /// let gate = Gate::new();
+    /// use leasehold::{Fence, FenceGate};
+    /// let gate = FenceGate::new();
     /// gate.admit(Fence::new(3)).unwrap();
     /// assert!(gate.admit(Fence::new(2)).is_err());
     /// ```
-    pub fn admit(&self, fence: Fence) -> Result<(), Stale> {
+    pub fn admit(&self, fence: Fence) -> Result<(), StaleFence> {
         let seen = self
             .seen
             .fetch_max(fence.0, std::sync::atomic::Ordering::AcqRel);
         if seen > fence.0 {
-            return Err(Stale {
+            return Err(StaleFence {
                 shown: fence,
                 seen: Fence(seen),
             });
@@ -139,7 +139,7 @@ impl Gate {
     }
 }
 
-impl fmt::Display for Stale {
+impl fmt::Display for StaleFence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -149,7 +149,7 @@ impl fmt::Display for Stale {
     }
 }
 
-impl std::error::Error for Stale {}
+impl std::error::Error for StaleFence {}
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +158,7 @@ mod tests {
     /// The same fence may come twice: one holder makes many requests.
     #[test]
     fn a_gate_refuses_what_is_older_than_what_it_saw() {
-        let gate = Gate::new();
+        let gate = FenceGate::new();
         let (old, new) = (Fence::new(3), Fence::new(4));
         assert!(gate.admit(old).is_ok() && gate.admit(old).is_ok());
         assert!(gate.admit(new).is_ok());

@@ -1,19 +1,18 @@
 //! Guards: the caller holds the lock while it has one.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
-use crate::session::State;
+use crate::session::{Grant, GuardState};
 use crate::turns::Turn;
 
 /// A held lock. It is renewed in the background until it is released or dropped.
 ///
-/// A guard is yours while [`state`](Self::state) is not [`State::Lost`]. It becomes lost on its own clock *before* the
+/// A guard is yours while [`state`](Self::state) is not [`GuardState::Lost`]. It becomes lost on its own clock *before* the
 /// engine lets another holder in, but a process that stood still may run one more step before it looks: if that step
 /// can do harm, send [`fence`](Self::fence) with it and let the resource refuse old fences.
 ///
@@ -55,7 +54,7 @@ impl Guard {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
-    /// let gate = leasehold::Gate::new();
+    /// let gate = leasehold::FenceGate::new();
     /// let guard = client.mutex("x").lock().await?;
     /// gate.admit(guard.fence()).expect("no later holder was here");
     /// # Ok(()) }
@@ -82,10 +81,10 @@ impl Guard {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// assert_ne!(guard.state(), leasehold::State::Lost);
+    /// assert_ne!(guard.state(), leasehold::GuardState::Lost);
     /// # Ok(()) }
     /// ```
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> GuardState {
         self.turn.grant().state()
     }
 
@@ -103,8 +102,8 @@ impl Guard {
     /// ```
     pub fn check(&self) -> Result<()> {
         match self.state() {
-            State::Lost => Err(self.lost_error()),
-            State::Valid | State::Unsure => Ok(()),
+            GuardState::Lost => Err(lost_error(self.turn.grant())),
+            GuardState::Valid | GuardState::Unsure => Ok(()),
         }
     }
 
@@ -172,8 +171,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Error {
-        self.turn.grant().lost().await;
-        self.lost_error()
+        self.loss_signal().lost().await
     }
 
     /// Waits until the holder is asked to give the lock up: by another client
@@ -195,42 +193,42 @@ impl Guard {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
     /// tokio::select! {
-    ///     () = guard.asked() => { /* finish early */ }
+    ///     () = guard.release_requested() => { /* finish early */ }
     ///     () = async { /* the work */ } => {}
     /// }
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn asked(&self) {
+    pub async fn release_requested(&self) {
         self.turn.grant().asked().cancelled().await;
     }
 
-    /// Whether the holder was asked to give the lock up, as [`asked`](Self::asked) tells. No round trip.
+    /// Whether the holder was asked to give the lock up, as [`release_requested`](Self::release_requested) tells. No round trip.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// assert!(!guard.is_asked());
+    /// assert!(!guard.is_release_requested());
     /// # Ok(()) }
     /// ```
-    pub fn is_asked(&self) -> bool {
+    pub fn is_release_requested(&self) -> bool {
         self.turn.grant().is_asked()
     }
 
-    /// A token that is cancelled when the lock is lost, to hand to the code that does the work.
+    /// Tells of the loss apart from the guard: to hand to the code that does the work, on other tasks and threads.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
-    /// let token = guard.cancellation_token();
-    /// assert!(!token.is_cancelled());
+    /// let signal = guard.loss_signal();
+    /// let worker = std::thread::spawn(move || while !signal.is_lost() { /* a step of the work */ # break });
+    /// # worker.join().unwrap();
     /// # Ok(()) }
     /// ```
-    pub fn cancellation_token(&self) -> CancellationToken {
-        // A child: cancelling it must not tell others that the lock is lost.
-        self.turn.grant().token().child_token()
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal(self.turn.grant().clone())
     }
 
     /// Gives the lock back and says whether it was held until now.
@@ -261,15 +259,72 @@ impl Guard {
     pub(crate) fn turn(&self) -> &Turn {
         &self.turn
     }
+}
 
-    fn lost_error(&self) -> Error {
-        let why = self
-            .turn
-            .grant()
-            .why_lost()
-            .map_or_else(String::new, ToString::to_string);
-        Error::new(ErrorKind::Lost, Step::Hold, why).of(self.name())
+/// Tells that a lock was lost, by the same clock as its [`Guard`]. Cheap to clone.
+///
+/// Once the guard is released it tells nothing that counts: the grant may go on for another task of this process, or end.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+/// # let client = leasehold::connect("memory:").await?;
+/// # let guard = client.mutex("x").lock().await?;
+/// let signal = guard.loss_signal();
+/// let work = tokio::spawn(async move {
+///     tokio::select! {
+///         why = signal.lost() => Err(why),
+///         () = async { /* the work */ } => Ok(()),
+///     }
+/// });
+/// # work.await.unwrap()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a signal does nothing until it is looked at"]
+pub struct LossSignal(Arc<Grant>);
+
+impl LossSignal {
+    /// Whether the lock is lost. No round trip.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// assert!(!guard.loss_signal().is_lost());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        self.0.state() == GuardState::Lost
     }
+
+    /// Waits until the lock is lost; the error says why. As [`Guard::lost`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// # let guard = client.mutex("x").lock().await?;
+    /// let signal = guard.loss_signal();
+    /// let _ = client.evict("x", "the job hangs").await?;
+    /// assert!(signal.lost().await.is_lost());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> Error {
+        self.0.lost().await;
+        lost_error(&self.0)
+    }
+}
+
+impl fmt::Debug for LossSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LossSignal({}, {:?})", self.0.claim.name, self.0.state())
+    }
+}
+
+fn lost_error(grant: &Grant) -> Error {
+    let why = grant
+        .why_lost()
+        .map_or_else(String::new, ToString::to_string);
+    Error::new(ErrorKind::Lost, Step::Hold, why).of(&grant.claim.name)
 }
 
 impl fmt::Debug for Guard {

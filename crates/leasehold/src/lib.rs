@@ -43,7 +43,7 @@
 //!
 //! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
-//! [guarantees](Client::guarantees) say so. A guard becomes [lost](State::Lost) on its own clock before the engine
+//! [guarantees](Client::guarantees) say so. A guard becomes [lost](GuardState::Lost) on its own clock before the engine
 //! lets another holder in. If your process stands still it may still run one step before it looks: pass
 //! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
 //! the tests cite.
@@ -90,28 +90,29 @@ pub mod blocking;
 pub mod conformance;
 pub mod engine;
 mod engines;
+#[doc(hidden)]
 pub mod line;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 pub mod store;
 
-pub use self::client::{Client, Shutdown, connect, guarantees};
+pub use self::client::{Client, ShutdownReport, connect, guarantees};
 #[doc(inline)]
 pub use self::engine::{
     ClaimView, Fault, Guarantees, Identity, Level, LineView, Mode, Query, Verdict,
 };
-pub use self::error::{Error, ErrorKind, Result, Step};
-pub use self::fence::{Fence, Gate, Stale};
-pub use self::guard::{Guard, Released};
+pub use self::error::{Error, ErrorKind, Result};
+pub use self::fence::{Fence, FenceGate, StaleFence};
+pub use self::guard::{Guard, LossSignal, Released};
 pub use self::kinds::{
-    Barrier, Done, Election, Latch, Leader, Leaders, Leadership, Multi, MultiGuard, Mutex, Once,
-    OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
+    Barrier, Done, Election, Latch, Leader, Leaders, Leadership, LockOptions, Multi, MultiGuard,
+    Mutex, Once, OnceError, Passed, Ran, RunError, RwLock, Semaphore, Stock, Striped, WriteGuard,
 };
 #[cfg(feature = "cached")]
 pub use self::kinds::{Cached, LoadError};
 pub use self::name::{NAME_MAX, Name};
-pub use self::options::Options;
-pub use self::session::State;
-pub use self::turns::{Bound, Owner};
+pub use self::options::ConnectOptions;
+pub use self::session::GuardState;
+pub use self::turns::{Owner, TurnBound};
 #[cfg(feature = "macros")]
 pub use leasehold_macros::locked;

@@ -3,6 +3,8 @@
 //! A pure state machine: no I/O, no clock of its own. It is the state of the `memory` and `file` engines, the
 //! specification every other engine is tested against, and what the model checker explores.
 //!
+//! Hidden from the documentation and promised to no version: the tests of the workspace and the model checker reach it.
+//!
 //! Every operation first sweeps: it drops expired claims and grants to the claims that now fit, so that an answer never
 //! depends on when the last operation was. Then it does its own work, and grants again. It returns the [`Change`]s it
 //! caused to others, so that they can be told to their sessions; the claim that asks is told by the answer.

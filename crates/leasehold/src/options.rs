@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::{Clock, Engine, Identity, Level, url_engine};
 use crate::error::{Error, ErrorKind, Result, Step};
+use crate::kinds::LockOptions;
 use crate::session::Manager;
 use crate::store::{self, Store};
-use crate::turns::{Bound, Queues, Terms, Turns};
+use crate::turns::{Queues, TurnBound, Turns};
 
 /// How to connect.
 ///
@@ -17,7 +18,7 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 /// use leasehold::Level;
 /// use std::time::Duration;
 ///
-/// let client = leasehold::Options::new()
+/// let client = leasehold::ConnectOptions::new()
 ///     .require(Level::L2)
 ///     .lease(Duration::from_secs(5))
 ///     .connect("memory:")
@@ -26,10 +27,9 @@ use crate::turns::{Bound, Queues, Terms, Turns};
 /// ```
 #[derive(Debug, Clone, Default)]
 #[must_use = "options do nothing until they connect"]
-pub struct Options {
+pub struct ConnectOptions {
     require: Option<Level>,
-    lease: Option<Duration>,
-    bound: Bound,
+    locks: LockOptions,
     identity: Option<Identity>,
     clock: Clock,
     patience: Option<Duration>,
@@ -41,7 +41,7 @@ pub struct Options {
 /// How long a passing refusal is borne by a connect.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Options {
+impl ConnectOptions {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
@@ -53,15 +53,29 @@ impl Options {
         self
     }
 
-    /// The lease of locks that set none of their own; 10 s unless set.
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
+    /// The terms of locks that set none of their own, and of what is made of locks: elections, work done once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{ConnectOptions, LockOptions};
+    /// let fair = LockOptions::new().strict();
+    /// let client = ConnectOptions::new().locks(fair).connect("memory:").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn locks(mut self, locks: LockOptions) -> Self {
+        self.locks = locks;
         self
     }
 
-    /// How long a grant may stay in this process while another waits.
-    pub const fn bound(mut self, bound: Bound) -> Self {
-        self.bound = bound;
+    /// The lease of locks that set none of their own, as [`LockOptions::lease`]; 10 s unless set.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.locks = self.locks.lease(lease);
+        self
+    }
+
+    /// How long a grant may stay in this process while another waits, as [`LockOptions::bound`].
+    pub fn bound(mut self, bound: TurnBound) -> Self {
+        self.locks = self.locks.bound(bound);
         self
     }
 
@@ -83,7 +97,7 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// use std::time::Duration;
-    /// let options = leasehold::Options::new().patience(Duration::from_secs(30));
+    /// let options = leasehold::ConnectOptions::new().patience(Duration::from_secs(30));
     /// let client = options.connect("memory:").await?;
     /// # Ok(()) }
     /// ```
@@ -98,7 +112,7 @@ impl Options {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
     /// let store = leasehold::store::open("memory:shop")?;
-    /// let client = leasehold::Options::new().store(store).connect("memory:shop").await?;
+    /// let client = leasehold::ConnectOptions::new().store(store).connect("memory:shop").await?;
     /// # Ok(()) }
     /// ```
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
@@ -110,7 +124,7 @@ impl Options {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// let client = leasehold::Options::new().cached_in_process(1_000_000).connect("memory:").await?;
+    /// let client = leasehold::ConnectOptions::new().cached_in_process(1_000_000).connect("memory:").await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "cached")]
@@ -147,14 +161,12 @@ impl Options {
         let queues = Arc::<Queues>::default();
         let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
         let manager = patiently(patience, &self.clock, open).await?;
-        let mut terms = Terms::default();
-        terms.lease = self.lease.unwrap_or(terms.lease);
-        let turns = Turns::new(manager, self.bound, queues);
+        let turns = Turns::new(manager, queues);
         Ok(Client::new(
             turns,
             engine,
             who,
-            terms,
+            self.locks.terms().clone(),
             self.store,
             #[cfg(feature = "cached")]
             crate::kinds::Layer::of(self.clock, self.in_process),

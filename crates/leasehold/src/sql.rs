@@ -30,7 +30,7 @@ pub enum Database {
     Sqlite,
 }
 
-/// A value that goes beside a statement, never into it.
+/// A value that goes beside a statement, never into it. There are these two for good: a [`Transaction`] binds each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// A whole number.
@@ -74,6 +74,7 @@ pub struct Row<'a> {
 /// How an update that was conditional went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use]
+#[non_exhaustive]
 pub enum Update {
     /// The row was changed.
     Done,

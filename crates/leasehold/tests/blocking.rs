@@ -88,10 +88,10 @@ fn work_waits_for_a_time_or_not_at_all() {
     assert_eq!(mutex.run_within(soon, |_| 7).unwrap(), Some(7));
     assert_eq!(mutex.try_run(|_| 8).unwrap(), Some(8));
     // Lost during the work: its result is there all the same.
-    let late = mutex.try_run(|_| client.evict("x", None, "a test").unwrap());
+    let late = mutex.try_run(|_| client.evict("x", "a test").unwrap());
     let late = late.unwrap_err();
     assert_eq!((late.error.kind(), late.done), (ErrorKind::Lost, Some(1)));
-    let late = mutex.run_within(soon, |_| client.evict("x", None, "a test").unwrap());
+    let late = mutex.run_within(soon, |_| client.evict("x", "a test").unwrap());
     let late = late.unwrap_err();
     assert_eq!((late.error.kind(), late.done), (ErrorKind::Lost, Some(1)));
 }
@@ -166,7 +166,7 @@ fn shutdown_and_evict_and_inspect() {
     let client = client();
     let guard = client.mutex("x").lock().unwrap();
     assert_eq!(client.inspect(&Query::all()).unwrap().len(), 1);
-    assert_eq!(client.evict("x", None, "a test").unwrap(), 1);
+    assert_eq!(client.evict("x", "a test").unwrap(), 1);
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(guard.release().unwrap(), Released::WasLost);
     assert_eq!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Engine, Memory, Query};
-use leasehold::{Client, Options, Released, State};
+use leasehold::{Client, ConnectOptions, GuardState, Released};
 use tokio::time::{Instant, advance, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ impl World {
     }
 
     async fn client(&self) -> Client {
-        let options = Options::new().clock(self.clock.clone());
+        let options = ConnectOptions::new().clock(self.clock.clone());
         let engine = Arc::new(self.engine.clone());
         options.open(engine).await.unwrap()
     }
@@ -58,9 +58,9 @@ async fn a_holder_hears_nothing_before_it_is_asked() {
     let world = World::new();
     let client = world.client().await;
     let guard = client.mutex("x").lock().await.unwrap();
-    assert!(timeout(SECOND, guard.asked()).await.is_err());
-    assert_eq!(client.ask_to_release("x", None).await.unwrap(), 1);
-    timeout(SECOND, guard.asked()).await.unwrap();
+    assert!(timeout(SECOND, guard.release_requested()).await.is_err());
+    assert_eq!(client.ask_to_release("x").await.unwrap(), 1);
+    timeout(SECOND, guard.release_requested()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +69,7 @@ async fn several_names_are_lost_when_one_is() {
     let client = world.client().await;
     let guards = client.multi(["a", "b"]).lock().await.unwrap();
     guards.check().unwrap();
-    let _ = client.evict("b", None, "a test").await.unwrap();
+    let _ = client.evict("b", "a test").await.unwrap();
     world.settle().await;
     assert!(guards.check().unwrap_err().is_lost());
     assert_eq!(guards.release().await.unwrap(), Released::WasLost);
@@ -80,7 +80,7 @@ async fn a_failed_run_says_why() {
     let world = World::new();
     let client = world.client().await;
     let mutex = client.mutex("x");
-    let evict = async |_: &_| client.evict("x", None, "a test").await.is_ok();
+    let evict = async |_: &_| client.evict("x", "a test").await.is_ok();
     let failed = mutex.run(evict).await.unwrap_err();
     assert_eq!(failed.to_string(), failed.error.to_string());
     assert!(failed.error.is_lost(), "{failed}");
@@ -147,7 +147,7 @@ async fn a_shutdown_ends_when_the_last_guard_goes() {
     let guard = client.mutex("x").lock().await.unwrap();
     let start = Instant::now();
     let holder = async {
-        guard.asked().await;
+        guard.release_requested().await;
         tokio::time::sleep(SECOND).await;
         guard.release().await.unwrap()
     };
@@ -165,7 +165,7 @@ async fn nothing_runs_on_after_the_last_client() {
     let client = world.client().await;
     let mutex = client.mutex("x").min_hold(3600 * SECOND);
     drop(mutex.lock().await.unwrap());
-    let _ = client.evict("x", None, "a test").await.unwrap();
+    let _ = client.evict("x", "a test").await.unwrap();
     world.settle().await;
     drop((client, mutex));
     world.settle().await;
@@ -201,10 +201,10 @@ fn a_guard_is_lost_with_the_runtime_that_renews_it() {
     };
     let first = runtime();
     let engine = Arc::new(Memory::new(Clock::boot()));
-    let client = first.block_on(Options::new().open(engine)).unwrap();
+    let client = first.block_on(ConnectOptions::new().open(engine)).unwrap();
     let guard = first.block_on(client.mutex("x").lock()).unwrap();
     drop(first);
     let told = runtime().block_on(async { timeout(SECOND, guard.lost()).await });
     assert!(told.unwrap().is_lost());
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
 }

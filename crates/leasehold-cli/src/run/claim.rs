@@ -1,7 +1,8 @@
 //! Asking for the lock.
 
 use leasehold::engine::Mode;
-use leasehold::{Client, Error, ErrorKind, Guard, Result, Step};
+use leasehold::engine::Step;
+use leasehold::{Client, Error, ErrorKind, Guard, Result};
 use tokio::time::Instant;
 
 use crate::cli::RunArgs;
@@ -123,7 +124,8 @@ async fn ask(args: &RunArgs, client: &Client, mode: Mode, wait: Wait) -> Result<
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use leasehold::{Error, Step};
+    use leasehold::Error;
+    use leasehold::engine::Step;
 
     use super::*;
     use crate::cli::{Cli, Command};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Guard, Released, State};
+use leasehold::{Guard, GuardState, Released};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -104,8 +104,8 @@ fn next_look(guard: &Guard, grace: Duration) -> Duration {
 /// Whether to stop the command now. A renewal may be under way, so without a sign of failure half the grace is left.
 fn endangered(guard: &Guard, grace: Duration) -> bool {
     match guard.state() {
-        State::Unsure => guard.remaining() <= grace,
-        State::Valid => guard.remaining() <= grace / 2,
+        GuardState::Unsure => guard.remaining() <= grace,
+        GuardState::Valid => guard.remaining() <= grace / 2,
         // Lost, or a state that this command does not know.
         _ => true,
     }

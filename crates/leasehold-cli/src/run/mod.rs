@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::engine::{Identity, Mode, Query};
-use leasehold::{Client, Fence, Name, Options};
+use leasehold::{Client, ConnectOptions, Fence, Name};
 use tokio::time::Instant;
 
 use self::child::Program;
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: RunArgs, common: &Common) -> Result<u8, Failure> {
 impl Run {
     /// Connects. A server that is not up yet is asked again for as long as `--wait` lets.
     async fn connect(&self) -> leasehold::Result<Client> {
-        let mut options = Options::new().identity(self.identity());
+        let mut options = ConnectOptions::new().identity(self.identity());
         if let Some(wait) = self.args.wait {
             options = options.patience(wait);
         }

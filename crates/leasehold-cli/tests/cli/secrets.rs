@@ -58,7 +58,7 @@ fn a_host_a_command_and_a_reason_begin_no_line() {
         .enable_all()
         .build();
     let who = Identity::new("h\nbackup  17  mutex", 7, "c\td\nleasehold: y is free");
-    let options = leasehold::Options::new().identity(who);
+    let options = leasehold::ConnectOptions::new().identity(who);
     let url = format!("sqlite:{}", place.path("locks.db").display());
     let held = async {
         let client = options.connect(&url).await.unwrap();

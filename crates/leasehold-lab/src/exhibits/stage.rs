@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Micros};
-use leasehold::{Fence, Gate};
+use leasehold::{Fence, FenceGate};
 use leasehold_testkit::process::Process;
 use rustix::process::Signal;
 
@@ -32,7 +32,7 @@ pub(super) struct Scene<'a> {
     pub(super) log: Log,
     ops: Arc<AtomicU64>,
     /// Ours are checked by the resource; broken locks have nothing to check.
-    gate: Option<Gate>,
+    gate: Option<FenceGate>,
 }
 
 impl<'a> Scene<'a> {
@@ -45,7 +45,7 @@ impl<'a> Scene<'a> {
             remark: None,
             log: Log::memory("lab", Clock::boot()),
             ops: Arc::new(AtomicU64::new(1)),
-            gate: (lock == super::OURS).then(Gate::new),
+            gate: (lock == super::OURS).then(FenceGate::new),
         }
     }
 

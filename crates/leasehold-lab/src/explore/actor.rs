@@ -126,12 +126,8 @@ impl Actor {
                 let met = begun.wait_for(|begun| begun[task] > step);
                 drop(timeout(self.world.lease / 2, met).await);
             }
-            Step::Evict(name) => drop(
-                self.client
-                    .evict(super::name(name), None, "by program")
-                    .await,
-            ),
-            Step::Ask(name) => drop(self.client.ask_to_release(super::name(name), None).await),
+            Step::Evict(name) => drop(self.client.evict(super::name(name), "by program").await),
+            Step::Ask(name) => drop(self.client.ask_to_release(super::name(name)).await),
             Step::Shutdown(patience) => {
                 let began = self.judge.closes(self.number, patience);
                 let _ = self.client.shutdown(patience).await;

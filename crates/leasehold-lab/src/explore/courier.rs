@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold::engine::Step;
 use leasehold::engine::{
     Claim, Engine, Event, Guarantees, Heard, Identity, Inbox, LineView, Memory, Query, Release,
     Session, Standing,
 };
-use leasehold::{Error, ErrorKind, Fence, Name, Result, Step};
+use leasehold::{Error, ErrorKind, Fence, Name, Result};
 use tokio::time::{Instant, sleep};
 
 use super::chance::{Chance, Point};

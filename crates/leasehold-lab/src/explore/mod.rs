@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Claim, Clock, Engine, Identity, Inbox, Memory, Mode, Query};
-use leasehold::{Bound, Client, Name, Options, Owner};
+use leasehold::{Client, ConnectOptions, Name, Owner, TurnBound};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -164,10 +164,10 @@ async fn start(
     let mut clients: Vec<(Client, Vec<Owner>)> = Vec::new();
     for number in 0..program.world.clients {
         let courier = Arc::new(Courier::new(engine, number, program, chance, judge));
-        let options = Options::new()
+        let options = ConnectOptions::new()
             .lease(program.world.lease)
             .clock(clock.clone())
-            .bound(Bound::new(TURNS, BOUND))
+            .bound(TurnBound::new(TURNS, BOUND))
             .identity(Identity::of_this_process().called(client(number)));
         let owners = (0..OWNERS).map(|_| Owner::new()).collect();
         clients.push((options.open(courier).await?, owners));

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Engine, Identity, Memory, Query};
-use leasehold::{Bound, Client, Options, Owner};
+use leasehold::{Client, ConnectOptions, Owner, TurnBound};
 use leasehold_testkit::faulty::{Fault, Faulty, Op, Plan};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -154,8 +154,8 @@ impl World {
         let log = Log::memory("lab", clock.clone());
         let options = |who: &str| {
             let identity = Identity::of_this_process().called(who);
-            let bound = Bound::new(TURNS, Duration::from_millis(10));
-            Options::new()
+            let bound = TurnBound::new(TURNS, Duration::from_millis(10));
+            ConnectOptions::new()
                 .lease(LEASE)
                 .clock(clock.clone())
                 .bound(bound)

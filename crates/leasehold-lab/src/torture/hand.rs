@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, Guard, Name, Owner, Released, State};
+use leasehold::{Client, Guard, GuardState, Name, Owner, Released};
 
 use super::gate::Visitor;
 use super::locks::{BOTH, Patience, lock};
@@ -191,7 +191,7 @@ impl Hand {
     /// A renewal may have been seen.
     fn note_until(&self, op: u64, guard: &Guard) {
         let until = self.until(guard);
-        if guard.state() != State::Lost {
+        if guard.state() != GuardState::Lost {
             self.log.note(op, What::Until(until));
         }
     }
@@ -199,7 +199,7 @@ impl Hand {
     /// Notes the state of a guard while another one is looked at.
     fn note_outer(&self, outer: Option<(u64, &Guard)>) {
         match outer {
-            Some((op, guard)) if guard.state() == State::Lost => self.log.note(op, What::Lost),
+            Some((op, guard)) if guard.state() == GuardState::Lost => self.log.note(op, What::Lost),
             Some((op, guard)) => self.note_until(op, guard),
             None => {}
         }
@@ -223,7 +223,7 @@ impl Hand {
             false => self.random.within(1, 5),
         };
         for _ in 0..steps {
-            let now_lost = guard.state() == State::Lost;
+            let now_lost = guard.state() == GuardState::Lost;
             // Only a holder that is alone changes the resource. A look is no protection: it may stand still now.
             if alone {
                 let _ = self.gate.knock(&name, &who, fence)?;

@@ -129,7 +129,7 @@ const ASKED_AGAIN: usize = 10;
 async fn evict(client: &Client, name: &str, fence: Fence) -> Outcome<bool> {
     let mut perhaps = false;
     for _ in 0..ASKED_AGAIN {
-        match client.evict(name, Some(fence), "the lab").await {
+        match client.evict_fence(name, fence, "the lab").await {
             Ok(count) => return Ok(count > 0 || perhaps),
             Err(error) => match error.kind() {
                 ErrorKind::Unavailable | ErrorKind::TimedOut => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Options};
+use leasehold::{Client, ConnectOptions, ErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -42,7 +42,7 @@ pub async fn torture(plan: &Plan) -> Outcome<Report> {
         &plan.into.join("gate.sock"),
         &Log::file(&plan.into.join("gate.jsonl"), "gate")?,
     )?;
-    let options = Options::new().lease(plan.lease);
+    let options = ConnectOptions::new().lease(plan.lease);
     let client = options.connect(&deployment.url).await?;
     let start = |index| Worker::start(plan, &deployment.url_of(index), &gate, index, 0);
     let workers = (0..plan.workers).map(start).collect::<Outcome<_>>()?;

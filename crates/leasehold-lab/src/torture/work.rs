@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Identity;
-use leasehold::{Bound, Client, ErrorKind, Options, Owner};
+use leasehold::{Client, ConnectOptions, ErrorKind, Owner, TurnBound};
 use tokio::task::JoinSet;
 
 use super::gate::Visitor;
@@ -85,9 +85,9 @@ pub async fn work(work: Work) -> Outcome<()> {
 /// Tries until it is connected: the servers may be down. None if it is told to end first.
 async fn connect(work: &Work, stop: &AtomicBool) -> Outcome<Option<Client>> {
     while !stop.load(Ordering::Acquire) {
-        let options = Options::new()
+        let options = ConnectOptions::new()
             .lease(work.lease)
-            .bound(Bound::new(TURNS, work.lease))
+            .bound(TurnBound::new(TURNS, work.lease))
             .identity(Identity::of_this_process().called(&work.who));
         match options.connect(&work.url).await {
             Ok(client) => return Ok(Some(client)),

@@ -94,7 +94,7 @@ fn busy_is_what_the_function_says_it_is() {
 
 #[locked(locks, "x", lost = finish)]
 fn loses(locks: &Client, done: &mut u8, fails: bool) -> Result<u8, Problem> {
-    let ended = locks.evict("x", None, "a test")?;
+    let ended = locks.evict("x", "a test")?;
     *done += 1;
     if fails {
         return Err(Problem::Body);

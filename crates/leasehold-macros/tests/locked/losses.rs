@@ -17,7 +17,7 @@ impl Drop for Noted<'_> {
 }
 
 async fn evict(locks: &Client) {
-    let ended = locks.evict("x", None, "a test").await;
+    let ended = locks.evict("x", "a test").await;
     assert_eq!(ended.expect("memory answers"), 1);
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::Clock;
-use leasehold::{Client, Error, ErrorKind, Fence, Guard, Options, Result};
+use leasehold::{Client, ConnectOptions, Error, ErrorKind, Fence, Guard, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ async fn main() {
         panic!("usage: locker URL LEASE_MS");
     };
     let lease = Duration::from_millis(lease.parse().expect("milliseconds"));
-    let client = match Options::new().lease(lease).connect(url).await {
+    let client = match ConnectOptions::new().lease(lease).connect(url).await {
         Ok(client) => client,
         Err(error) => return println!("error {} {error}", error.kind().code()),
     };

@@ -178,7 +178,7 @@ impl Name {
             Arrival::Release => cast.session.release(&self.claim, 1).await.map(|_| ()),
             Arrival::Evict => cast
                 .newcomer
-                .evict(&self.name, Some(dead), "at the edge")
+                .evict_fence(&self.name, dead, "at the edge")
                 .await
                 .map(|_| ()),
             Arrival::Look => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
 use leasehold::engine::Query;
-use leasehold::{Client, Guard, Name, Released, Result, State};
+use leasehold::{Client, Guard, GuardState, Name, Released, Result};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
@@ -207,7 +207,7 @@ impl Trial {
             .map_err(text)?;
         let next = self.waits().await;
         self.cut();
-        let told = far.evict(&self.name, None, "it was cut").await;
+        let told = far.evict(&self.name, "it was cut").await;
         self.mend();
         let gone = !seen(&self.direct, &self.name)
             .await
@@ -300,7 +300,7 @@ impl Trial {
     /// A held lock stays held for longer than a lease, and is released by its holder.
     async fn kept(&self, what: &str, guard: Guard) -> Verdict {
         self.a_lease().await;
-        if guard.state() == State::Lost {
+        if guard.state() == GuardState::Lost {
             return Err(format!("{what} was lost: {}", guard.lost().await));
         }
         match guard.release().await {

@@ -1,7 +1,7 @@
 //! Tokens of Consul: what a token that may only read, that has other keys, or that has sessions alone can do to the locks.
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Name, Options, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name, Released, Result};
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
 pub(super) const SESSIONS: &str = r#"session_prefix "" { policy = "write" }"#;
@@ -23,7 +23,7 @@ pub(super) fn token(server: &Consul, number: u32, rules: &[&str]) -> String {
 
 async fn connect(server: &Consul, token: &str, prefix: &str) -> Result<Client> {
     let url = format!("consul://:{token}@{}/{prefix}", server.address());
-    Options::new().connect(&url).await
+    ConnectOptions::new().connect(&url).await
 }
 
 /// What the server answers to this token.
@@ -72,7 +72,7 @@ async fn a_token_that_reads_keys_sees_holders_and_changes_nothing() {
         .await
         .expect_err("no client");
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -101,12 +101,15 @@ async fn a_token_without_the_keys_neither_sees_nor_takes() {
         anonymous,
         format!("consul://:{other}@{}/locks", server.address()),
     ] {
-        let denied = Options::new().connect(&url).await.expect_err("no right");
+        let denied = ConnectOptions::new()
+            .connect(&url)
+            .await
+            .expect_err("no right");
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
     }
     let own = connect(&server, &other, "other").await.expect("connected");
     drop(own.mutex("x").lock().await.expect("another lock"));
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -128,7 +131,7 @@ async fn a_token_that_writes_sessions_can_end_every_lock_and_fences_still_grow()
         let _ = say(&server, &sessions, "PUT", &path, "").expect("it may");
     }
     let _why = guard.lost().await;
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
     let other = connect(&server, ROOT_TOKEN, "locks")
         .await
         .expect("connected");
@@ -153,8 +156,8 @@ async fn the_documented_rights_are_enough_for_consul() {
     let query = Query::name(Name::new("x").expect("a name"));
     assert_eq!(other.inspect(&query).await.expect("seen").len(), 1);
     assert_eq!(other.inspect(&Query::all()).await.expect("seen").len(), 3);
-    assert_eq!(other.ask_to_release("x", None).await.expect("asked"), 1);
-    assert_eq!(other.evict("x", None, "a test").await.expect("evicted"), 1);
+    assert_eq!(other.ask_to_release("x").await.expect("asked"), 1);
+    assert_eq!(other.evict("x", "a test").await.expect("evicted"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     drop((reader, permits));
@@ -185,8 +188,11 @@ async fn without_access_control_every_client_of_consul_can_take_a_lock_away() {
         .expect("connected");
     let guard = mine.mutex("x").lock().await.expect("free");
     let url = format!("consul://{}/locks", server.address());
-    let other = Options::new().connect(&url).await.expect("connected");
-    assert_eq!(other.evict("x", None, "a test").await.expect("allowed"), 1);
+    let other = ConnectOptions::new()
+        .connect(&url)
+        .await
+        .expect("connected");
+    assert_eq!(other.evict("x", "a test").await.expect("allowed"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     let next = other.mutex("x").lock().await.expect("free");
@@ -242,10 +248,10 @@ async fn an_agent_of_consul_without_a_trusted_certificate_is_told_nothing() {
         own.replace(&format!("&ca={right}"), &format!("&ca={wrong}")),
     ] {
         let url = url.replace("://", "://:hunter2@");
-        let refused = Options::new().connect(&url).await;
+        let refused = ConnectOptions::new().connect(&url).await;
         let error = refused.expect_err("not trusted").to_string();
         assert!(error.contains("invalid peer certificate"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
-    drop(Options::new().connect(&own).await.expect("trusted"));
+    drop(ConnectOptions::new().connect(&own).await.expect("trusted"));
 }

@@ -48,7 +48,7 @@ mod shared {
     fn subject(options: &str) -> Subject {
         let url = format!("{}{PATH}?layout=consul{options}", one().url());
         let url = Url::parse(&url).expect("a URL");
-        let engine = ConsulLocks::at(&url).expect("an engine").lease(LEASE);
+        let engine = ConsulLocks::from_url(&url).expect("an engine").lease(LEASE);
         let mut subject = Subject::new(engine);
         subject.lease = LEASE;
         subject
@@ -82,7 +82,7 @@ mod shared {
 mod own {
     use super::*;
     use leasehold::engine::Query;
-    use leasehold::{ErrorKind, Options};
+    use leasehold::{ConnectOptions, ErrorKind};
 
     /// A run on another version says which.
     #[test]
@@ -184,7 +184,7 @@ mod own {
     async fn a_server_that_is_not_there_is_an_error() {
         let port = leasehold_testkit::servers::free_port();
         let url = format!("consul://127.0.0.1:{port}");
-        let error = Options::new().lease(LEASE).connect(&url).await;
+        let error = ConnectOptions::new().lease(LEASE).connect(&url).await;
         let error = error.expect_err("no server listens");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(&port.to_string()), "{error}");
@@ -228,7 +228,7 @@ mod own {
         let come_and_go = engine.clone();
         let others = tokio::spawn(async move {
             for _ in 0..100 {
-                let opened = Options::new().open(come_and_go.clone()).await;
+                let opened = ConnectOptions::new().open(come_and_go.clone()).await;
                 let closed = opened.expect("opened").shutdown(LEASE).await;
                 let _ = closed.expect("closed");
             }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name, Released};
 use leasehold_testkit::peers::go;
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
@@ -28,7 +28,7 @@ fn url() -> String {
 }
 
 async fn ours() -> Client {
-    let opened = Options::new().lease(LEASE).connect(&url()).await;
+    let opened = ConnectOptions::new().lease(LEASE).connect(&url()).await;
     opened.expect("connected")
 }
 
@@ -79,7 +79,7 @@ async fn a_lock_excludes_and_hands_over_both_ways() {
     assert_eq!(peer.ask("release m/.lock"), "released");
     let held = waiter.await.expect("no panic").expect("granted");
     assert_eq!(peer.ask("try m/.lock"), "busy");
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(held.release().await.expect("released"), Released::Released);
 }
 
@@ -180,7 +180,7 @@ async fn a_holder_of_the_others_is_seen_and_evicted() {
     let query = Query::name(Name::new("seen").expect("a name"));
     let lines = client.inspect(&query).await.expect("inspected");
     let fence = lines[0].holders[0].fence.expect("it holds");
-    let evicted = client.evict("seen", Some(fence), "a test").await;
+    let evicted = client.evict_fence("seen", fence, "a test").await;
     assert_eq!(evicted.expect("evicted"), 1);
     assert_eq!(peer.ask("lost seen/.lock"), "lost");
     let held = client.mutex("seen").lock().await.expect("free");

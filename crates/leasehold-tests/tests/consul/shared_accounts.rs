@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Options, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Released, Result};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::consul::{Consul, ROOT_TOKEN};
 
@@ -17,7 +17,7 @@ const OURS: &str = r#"key_prefix "leasehold/" { policy = "write" }"#;
 
 async fn connect(server: &Consul, token: &str) -> Result<Client> {
     let url = format!("consul://:{token}@{}?layout=consul", server.address());
-    Options::new().connect(&url).await
+    ConnectOptions::new().connect(&url).await
 }
 
 async fn holder(server: &Consul) -> (Client, leasehold::Guard) {
@@ -50,10 +50,7 @@ async fn the_documented_rights_are_enough_for_consuls_layout() {
         let lines = app.inspect(&query).await.expect("allowed");
         assert_eq!((lines.len(), lines[0].holders.len()), (1, 1), "{lines:?}");
     }
-    assert_eq!(
-        app.evict("web/x", None, "a test").await.expect("allowed"),
-        1
-    );
+    assert_eq!(app.evict("web/x", "a test").await.expect("allowed"), 1);
     let _ = guard.lost().await;
     drop(app.semaphore("web/s", 2).acquire().await.expect("free"));
 }
@@ -95,7 +92,7 @@ async fn a_token_without_the_names_takes_nothing_in_consuls_layout() {
             assert!(denied.is_err(), "{given} {path}: {denied:?}");
         }
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -163,7 +160,11 @@ async fn locks_of_consuls_layout_have_an_end_that_leaves_room_for_renewals() {
         }
     })
     .await;
-    assert!(guards.iter().all(|guard| guard.state() == State::Valid));
+    assert!(
+        guards
+            .iter()
+            .all(|guard| guard.state() == GuardState::Valid)
+    );
     // A wait for a name that this client holds costs nothing; a release makes room.
     assert!(
         client

@@ -34,7 +34,7 @@ async fn a_shutdown_ends_the_waits_inside_the_process() {
     assert_eq!(refused.kind(), ErrorKind::Closed);
     let refused = w.a.mutex("new").try_lock().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
-    tokio::time::timeout(SOON, guard.asked())
+    tokio::time::timeout(SOON, guard.release_requested())
         .await
         .expect("the holder is asked to finish");
     assert_eq!(guard.release().await.unwrap(), Released::Released);

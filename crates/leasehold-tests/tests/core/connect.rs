@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::engine::Step;
 use leasehold::engine::{Clock, Memory};
-use leasehold::{Client, Error, ErrorKind, Options, Result, Step};
+use leasehold::{Client, ConnectOptions, Error, ErrorKind, Result};
 use leasehold_testkit::faulty::{Fault, Faulty, Op, Plan};
 
-async fn connect(plan: &Plan, options: Options) -> Result<Client> {
+async fn connect(plan: &Plan, options: ConnectOptions) -> Result<Client> {
     let clock = Clock::simulated();
     let engine = Faulty::new(Memory::new(clock.clone()), plan);
     options.clock(clock).open(Arc::new(engine)).await
@@ -17,7 +18,7 @@ async fn connect(plan: &Plan, options: Options) -> Result<Client> {
 async fn a_server_that_is_just_starting_is_waited_for() {
     let plan = Plan::default();
     plan.set(Op::Open, Fault::Refuse);
-    let (client, ()) = tokio::join!(connect(&plan, Options::new()), async {
+    let (client, ()) = tokio::join!(connect(&plan, ConnectOptions::new()), async {
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         plan.heal();
     });
@@ -36,7 +37,7 @@ async fn the_patience_is_kept_and_told() {
         plan.set(Op::Open, Fault::Refuse);
         let begin = tokio::time::Instant::now();
         let patience = Duration::from_secs(patience);
-        let error = connect(&plan, Options::new().patience(patience)).await;
+        let error = connect(&plan, ConnectOptions::new().patience(patience)).await;
         let (error, took) = (error.unwrap_err(), begin.elapsed());
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(
@@ -60,7 +61,7 @@ async fn permanent_errors_are_told_at_once() {
     assert_eq!(error.kind(), ErrorKind::Config);
     let plan = Plan::default();
     plan.set(Op::Open, Fault::LoseReply);
-    let error = connect(&plan, Options::new()).await.unwrap_err();
+    let error = connect(&plan, ConnectOptions::new()).await.unwrap_err();
     assert!(error.may_have_happened(), "{error}");
     assert_eq!(
         plan.calls(Op::Open),

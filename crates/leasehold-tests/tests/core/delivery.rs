@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::Event;
-use leasehold::{ErrorKind, State};
+use leasehold::{ErrorKind, GuardState};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};
@@ -18,7 +18,7 @@ async fn an_end_that_overtakes_the_grant_leaves_no_valid_guard() {
     let mutex = w.a.mutex("x");
     let (guard, other) = tokio::join!(mutex.lock_within(LEASE / 2), async {
         tokio::time::sleep(SOON).await;
-        assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+        assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
         w.b.mutex("x").lock().await.unwrap()
     });
     assert!(other.check().is_ok());
@@ -37,11 +37,11 @@ async fn an_end_counts_also_if_the_grant_was_pushed_after_it() {
         // Granted and ended, both before the answer "waiting".
         drop(held);
         tokio::time::sleep(SOON).await;
-        assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+        assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
         w.plan.heal();
     });
     let guard = guard.unwrap();
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let line = w.engine_line("x").await;
     assert_eq!(line.holders[0].fence, Some(guard.fence()), "a new grant");
 }
@@ -55,9 +55,9 @@ async fn an_end_between_a_pushed_grant_and_its_task_is_joined_anew() {
     tokio::time::sleep(SOON).await;
     // On one thread the waiting task runs after both.
     assert!(held.release().await.is_ok());
-    assert_eq!(b.evict("x", None, "a test").await.unwrap(), 1);
+    assert_eq!(b.evict("x", "a test").await.unwrap(), 1);
     let guard = waiting.await.unwrap().unwrap();
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,10 +104,10 @@ async fn a_request_that_overtakes_the_grant_counts() {
     let mutex = w.a.mutex("x");
     let (guard, asked) = tokio::join!(mutex.lock(), async {
         tokio::time::sleep(SOON).await;
-        w.b.ask_to_release("x", None).await
+        w.b.ask_to_release("x").await
     });
     assert_eq!(asked.unwrap(), 1);
-    assert!(guard.unwrap().is_asked());
+    assert!(guard.unwrap().is_release_requested());
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,10 +119,10 @@ async fn an_old_answer_does_not_take_a_doubt_back() {
     w.plan.tell(&Event::Unsure);
     w.plan.set(Op::Heartbeat, Fault::Refuse);
     tokio::time::sleep(LEASE / 4).await;
-    assert_eq!(guard.state(), State::Unsure);
+    assert_eq!(guard.state(), GuardState::Unsure);
     w.plan.heal();
     tokio::time::sleep(LEASE / 4).await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,7 @@ async fn a_fixed_lease_is_not_renewed_by_a_doubt() {
     for _ in 0..4 {
         tokio::time::sleep(LEASE / 5).await;
         w.plan.tell(&Event::Unsure);
-        assert_eq!(guard.state(), State::Valid, "no renewal is owed");
+        assert_eq!(guard.state(), GuardState::Valid, "no renewal is owed");
     }
     assert_eq!(guard.lost().await.kind(), ErrorKind::Lost);
     assert!(w.since(start) <= LEASE, "{:?}", w.since(start));
@@ -171,10 +171,10 @@ async fn a_short_lease_does_not_cost_a_long_one() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(
         short.state(),
-        State::Lost,
+        GuardState::Lost,
         "it is shorter than it can be kept"
     );
-    assert_eq!(long.state(), State::Valid);
+    assert_eq!(long.state(), GuardState::Valid);
 }
 
 #[test]
@@ -188,15 +188,15 @@ fn a_loss_is_told_when_the_runtime_that_connected_is_gone() {
     let (first, second) = (runtime(), runtime());
     let lease = Duration::from_secs(600);
     let guard = first.block_on(async {
-        let options = leasehold::Options::new().lease(lease);
+        let options = leasehold::ConnectOptions::new().lease(lease);
         let client = options.connect("memory:").await.unwrap();
         client.mutex("x").lock().await.unwrap()
     });
-    let token = guard.cancellation_token();
-    assert!(!token.is_cancelled());
+    let signal = guard.loss_signal();
+    assert!(!signal.is_lost());
     first.shutdown_background();
     let told = second.block_on(async {
-        let both = async { tokio::join!(guard.lost(), token.cancelled()).0 };
+        let both = async { tokio::join!(guard.lost(), signal.lost()).0 };
         tokio::time::timeout(Duration::from_secs(10), both).await
     });
     let why = told.expect("told long before the lease ends");
@@ -213,7 +213,7 @@ fn a_loss_is_told_by_the_clock_while_the_runtime_that_connected_stands_still() {
     };
     let (still, runs) = (one(), one());
     let guard = still.block_on(async {
-        let options = leasehold::Options::new().lease(Duration::from_millis(200));
+        let options = leasehold::ConnectOptions::new().lease(Duration::from_millis(200));
         let client = options.connect("memory:").await.unwrap();
         client.mutex("x").lock().await.unwrap()
     });

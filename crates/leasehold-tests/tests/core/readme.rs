@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold::{Fence, Gate};
+use leasehold::{Fence, FenceGate};
 
 use super::documentation::read;
 
@@ -16,7 +16,7 @@ enum Sale {
 /// Stands for a database row that refuses old fences.
 #[derive(Default)]
 struct Stock {
-    gate: Gate,
+    gate: FenceGate,
     left: Mutex<u32>,
 }
 

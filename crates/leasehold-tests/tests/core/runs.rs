@@ -64,7 +64,7 @@ async fn a_result_is_kept_and_a_loss_ends_the_work() {
     w.plan.heal();
     let failed = mutex
         .run_within(LEASE * 2, async |_| {
-            let _ = b.evict("x", None, "a test").await;
+            let _ = b.evict("x", "a test").await;
             Some(8)
         })
         .await
@@ -73,7 +73,7 @@ async fn a_result_is_kept_and_a_loss_ends_the_work() {
     // Lost in the middle: the work is ended.
     let failed = mutex
         .run_within(LEASE, async |_| {
-            let _ = b.evict("x", None, "a test").await;
+            let _ = b.evict("x", "a test").await;
             std::future::pending().await
         })
         .await

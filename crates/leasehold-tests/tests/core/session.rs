@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use leasehold::engine::Event;
-use leasehold::{ErrorKind, Released, State, Step};
+use leasehold::engine::Step;
+use leasehold::{ErrorKind, GuardState, Released};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};
@@ -39,7 +40,7 @@ async fn a_loss_is_told_before_the_engine_lets_another_in() {
             lost < granted,
             "{fault:?}: told after {lost:?}, given away after {granted:?}"
         );
-        assert_eq!(guard.state(), State::Lost);
+        assert_eq!(guard.state(), GuardState::Lost);
         assert_eq!(guard.release().await.unwrap(), Released::WasLost);
     }
 }
@@ -50,11 +51,11 @@ async fn failing_renewals_are_unsure_and_a_good_one_heals() {
     let guard = w.a.mutex("x").lock().await.unwrap();
     w.plan.set(Op::Heartbeat, Fault::Refuse);
     tokio::time::sleep(LEASE / 2).await;
-    assert_eq!(guard.state(), State::Unsure);
+    assert_eq!(guard.state(), GuardState::Unsure);
     assert!(guard.check().is_ok(), "unsure is not lost");
     w.plan.heal();
     tokio::time::sleep(LEASE / 2).await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     tokio::time::sleep(LEASE * 10).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
@@ -89,14 +90,14 @@ async fn an_answer_after_the_lease_is_no_grant() {
 async fn a_suspend_is_a_loss_that_is_never_taken_back() {
     let w = World::new().await;
     let guard = w.a.mutex("x").lock().await.unwrap();
-    let token = guard.cancellation_token();
+    let signal = guard.loss_signal();
     w.clock.skip(LEASE * 2);
     // No task has run since: the guard's own clock says it.
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
     assert!(guard.remaining().is_zero());
     tokio::time::sleep(LEASE * 3).await;
-    assert_eq!(guard.state(), State::Lost);
-    assert!(token.is_cancelled());
+    assert_eq!(guard.state(), GuardState::Lost);
+    assert!(signal.is_lost());
     assert_eq!(guard.release().await.unwrap(), Released::WasLost);
     drop(w.b.mutex("x").lock().await.unwrap());
 }
@@ -212,7 +213,7 @@ async fn an_old_answer_does_not_end_a_new_grant() {
     assert_eq!(released.unwrap(), Released::Released);
     let guard = granted.unwrap();
     tokio::time::sleep(LEASE * 3).await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
@@ -253,7 +254,7 @@ async fn an_eviction_without_an_event_is_told_by_the_next_heartbeat() {
     w.plan.set(Op::Event, Fault::Hang);
     let guard = w.a.mutex("x").lock().await.unwrap();
     let start = w.clock.now();
-    assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+    assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
     let why = guard.lost().await;
     assert_eq!(why.kind(), ErrorKind::Lost);
     assert!(w.since(start) <= LEASE / 2, "{:?}", w.since(start));
@@ -283,9 +284,13 @@ async fn unsure_is_told_and_answered_by_a_heartbeat() {
     let w = World::new().await;
     let guard = w.a.mutex("x").lock().await.unwrap();
     w.plan.tell(&Event::Unsure);
-    assert_eq!(guard.state(), State::Unsure);
+    assert_eq!(guard.state(), GuardState::Unsure);
     tokio::time::sleep(Duration::from_millis(10)).await;
-    assert_eq!(guard.state(), State::Valid, "a heartbeat went out at once");
+    assert_eq!(
+        guard.state(),
+        GuardState::Valid,
+        "a heartbeat went out at once"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, State};
+use leasehold::{ErrorKind, GuardState};
 use leasehold_testkit::faulty::{Fault, Op};
 
 use crate::world::{LEASE, World};
@@ -79,7 +79,7 @@ async fn several_names_look_at_the_one_lost_meanwhile() {
     let both = w.a.multi(["a", "b"]);
     let (taken, ()) = tokio::join!(both.lock(), async {
         tokio::time::sleep(LEASE / 4).await;
-        assert_eq!(w.b.evict("a", None, "a test").await.unwrap(), 1);
+        assert_eq!(w.b.evict("a", "a test").await.unwrap(), 1);
         drop(held);
     });
     assert_eq!(taken.unwrap_err().kind(), ErrorKind::Lost);
@@ -124,7 +124,7 @@ async fn work_borrows_and_its_result_is_not_thrown_away() {
     let b = &w.b;
     let taken =
         w.a.mutex("z")
-            .run(async |_| b.evict("z", None, "a test").await.unwrap())
+            .run(async |_| b.evict("z", "a test").await.unwrap())
             .await;
     let taken = taken.unwrap_err();
     assert_eq!((taken.error.kind(), taken.done), (ErrorKind::Lost, Some(1)));
@@ -133,7 +133,7 @@ async fn work_borrows_and_its_result_is_not_thrown_away() {
         w.a.mutex("v")
             .run(async |_| {
                 tokio::time::sleep(LEASE).await;
-                let _ = b.evict("v", None, "a test").await;
+                let _ = b.evict("v", "a test").await;
                 std::future::pending::<()>().await;
             })
             .await;
@@ -155,7 +155,7 @@ async fn work_runs_under_every_kind() {
         .mutex("m")
         .run(async |guard| (guard.state(), busy("m").await))
         .await;
-    assert_eq!(mutex.unwrap(), (State::Valid, true));
+    assert_eq!(mutex.unwrap(), (GuardState::Valid, true));
     let read = a
         .rwlock("r")
         .run_read(async |_| {

@@ -56,11 +56,11 @@ async fn a_loss_at_a_downgrade_is_told() {
     let w = World::new().await;
     w.plan.set(Op::Event, Fault::Hang);
     let writer = w.a.rwlock("x").write().await.unwrap();
-    let token = writer.cancellation_token();
-    assert_eq!(w.b.evict("x", None, "a test").await.unwrap(), 1);
+    let signal = writer.loss_signal();
+    assert_eq!(w.b.evict("x", "a test").await.unwrap(), 1);
     let error = writer.downgrade().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
-    assert!(token.is_cancelled(), "the work is told too");
+    assert!(signal.is_lost(), "the work is told too");
     tokio::time::sleep(SOON).await;
     assert!(w.idle().await, "the call left no claim behind");
 }

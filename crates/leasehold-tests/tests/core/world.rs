@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Engine, LineView, Memory, Query};
-use leasehold::{Client, Options};
+use leasehold::{Client, ConnectOptions};
 use leasehold_testkit::faulty::{Faulty, Plan};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ impl World {
         let (clock, plan) = (Clock::simulated(), Plan::default());
         let engine = Memory::new(clock.clone());
         let open = |engine: Arc<dyn Engine>| {
-            let options = Options::new().lease(LEASE).clock(clock.clone());
+            let options = ConnectOptions::new().lease(LEASE).clock(clock.clone());
             options.open(engine)
         };
         let a = open(Arc::new(Faulty::new(engine.clone(), &plan)))

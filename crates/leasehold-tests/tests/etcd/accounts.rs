@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use leasehold::engine::Query;
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, Result, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Name, Released, Result};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::etcd::Etcd;
 
@@ -62,7 +62,7 @@ async fn renewed(guard: &Guard, times: u32) {
 
 async fn connect(server: &Etcd, login: &str, prefix: &str) -> Result<Client> {
     let url = format!("etcd://{login}@{}?prefix={prefix}", server.address());
-    Options::new().connect(&url).await
+    ConnectOptions::new().connect(&url).await
 }
 
 /// What `etcdctl` answers to a user, or to no login.
@@ -110,7 +110,7 @@ async fn an_account_of_etcd_that_reads_keys_sees_holders_and_changes_nothing() {
         .await
         .expect_err("no client");
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -147,7 +147,7 @@ async fn an_account_of_etcd_with_other_keys_neither_sees_nor_takes() {
     assert!(kept.is_ok(), "{kept:?}");
     let own = connect(&server, OTHER, "other/").await.expect("connected");
     drop(own.mutex("x").lock().await.expect("another lock"));
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     assert_eq!(
         guard.release().await.expect("an answer"),
         Released::Released
@@ -170,8 +170,8 @@ async fn the_documented_rights_are_enough_for_etcd() {
     let query = Query::name(Name::new("x").expect("a name"));
     assert_eq!(other.inspect(&query).await.expect("seen").len(), 1);
     assert_eq!(other.inspect(&Query::all()).await.expect("seen").len(), 3);
-    assert_eq!(other.ask_to_release("x", None).await.expect("asked"), 1);
-    assert_eq!(other.evict("x", None, "a test").await.expect("evicted"), 1);
+    assert_eq!(other.ask_to_release("x").await.expect("asked"), 1);
+    assert_eq!(other.evict("x", "a test").await.expect("evicted"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     drop((reader, permits));
@@ -185,7 +185,7 @@ async fn an_account_of_etcd_that_writes_keys_can_take_a_lock_away_and_fences_sti
     let guard = mine.mutex("x").lock().await.expect("free");
     let _ = say(&server, APP, &["del", "locks/x/", "--prefix"]).expect("a client may");
     let _why = guard.lost().await;
-    assert_eq!(guard.state(), State::Lost);
+    assert_eq!(guard.state(), GuardState::Lost);
     let next = mine.mutex("x").lock().await.expect("free");
     assert!(next.fence() > guard.fence());
 }
@@ -196,11 +196,11 @@ async fn without_logins_every_client_of_etcd_can_take_a_lock_away() {
     let server = Etcd::start();
     let mine = connect(&server, "me:hunter2", "").await.expect("connected");
     let guard = mine.mutex("x").lock().await.expect("free");
-    let other = Options::new()
+    let other = ConnectOptions::new()
         .connect(&server.url())
         .await
         .expect("connected");
-    assert_eq!(other.evict("x", None, "a test").await.expect("allowed"), 1);
+    assert_eq!(other.evict("x", "a test").await.expect("allowed"), 1);
     let why = guard.lost().await.to_string();
     assert!(why.contains("a test"), "{why}");
     let next = other.mutex("x").lock().await.expect("free");
@@ -246,7 +246,7 @@ async fn a_line_of_etcd_has_an_end() {
         drop(input);
         assert!(running.wait().expect("ends").success());
     }
-    let client = Options::new()
+    let client = ConnectOptions::new()
         .connect(&server.url())
         .await
         .expect("connected");
@@ -275,12 +275,14 @@ async fn a_member_of_etcd_without_a_trusted_certificate_is_told_nothing() {
         options.replace(&format!("{right}&"), ""),
         options.replace(&right, &wrong),
     ] {
-        let refused = Options::new().connect(&format!("{place}?{options}")).await;
+        let refused = ConnectOptions::new()
+            .connect(&format!("{place}?{options}"))
+            .await;
         let error = refused.expect_err("not trusted").to_string();
         assert!(error.contains("invalid peer certificate"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
-    drop(Options::new().connect(&own).await.expect("trusted"));
+    drop(ConnectOptions::new().connect(&own).await.expect("trusted"));
 }
 
 /// A web token is of one state of the users: after any change the client logs in again.
@@ -298,7 +300,7 @@ async fn users_of_etcd_may_change_under_a_held_lock() {
         let other = client.mutex("other").lock().await.expect("free");
         assert_eq!(other.release().await.expect("released"), Released::Released);
     }
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(held.release().await.expect("released"), Released::Released);
     let again = mutex.try_lock().await.expect("a try");
     assert!(again.is_some(), "it was given back");

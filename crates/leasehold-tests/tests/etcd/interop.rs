@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, Name, Options, Released};
+use leasehold::{Client, ConnectOptions, Name, Released};
 use leasehold_testkit::peers::go;
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
@@ -21,7 +21,10 @@ fn server() -> &'static Etcd {
 }
 
 async fn ours() -> Client {
-    let opened = Options::new().lease(LEASE).connect(&server().url()).await;
+    let opened = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&server().url())
+        .await;
     opened.expect("connected")
 }
 
@@ -130,7 +133,7 @@ async fn etcdctl_waits_for_a_reader_that_was_a_writer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prefix_is_the_start_of_the_others_names() {
     let url = format!("{}?prefix=/services/", server().url());
-    let client = Options::new().lease(LEASE).connect(&url).await;
+    let client = ConnectOptions::new().lease(LEASE).connect(&url).await;
     let client = client.expect("connected");
     let mut peer = peer();
     assert_eq!(peer.ask("lock /services/billing"), "held");
@@ -173,9 +176,9 @@ async fn a_holder_of_the_others_is_seen_and_evicted() {
     let query = Query::name(Name::new("seen").expect("a name"));
     let lines = client.inspect(&query).await.expect("inspected");
     let fence = lines[0].holders[0].fence.expect("it holds");
-    let asked = client.ask_to_release("seen", None).await;
+    let asked = client.ask_to_release("seen").await;
     assert_eq!(asked.expect("an answer"), 0, "it cannot be told");
-    let evicted = client.evict("seen", Some(fence), "a test").await;
+    let evicted = client.evict_fence("seen", fence, "a test").await;
     assert_eq!(evicted.expect("evicted"), 1);
     let held = client.mutex("seen").lock().await.expect("free");
     assert!(held.fence() > fence);

@@ -10,5 +10,5 @@ fn directory() -> std::path::PathBuf {
 }
 
 leasehold::conformance_tests!(Subject::new(
-    File::at(directory().join("locks"), Clock::boot()).expect("a file engine")
+    File::new(directory().join("locks"), Clock::boot()).expect("a file engine")
 ));

@@ -26,7 +26,7 @@ async fn edge(ending: Ending) {
     bed.death_is_noticed = true;
     let lines = dir.join("lines");
     bed.stands_aside = Box::new(move || unlocked(&lines));
-    let engine = File::at(dir, Clock::boot()).expect("an engine");
+    let engine = File::new(dir, Clock::boot()).expect("an engine");
     passes_on(&bed, engine, ending).await;
 }
 

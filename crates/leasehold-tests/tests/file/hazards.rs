@@ -337,7 +337,7 @@ fn a_level_that_is_not_reached_is_refused_with_the_reason() {
     let world = World::new(LONG);
     let url = format!("file:{}", world.dir().display());
     let require = |level| {
-        let options = leasehold::Options::new().require(level);
+        let options = leasehold::ConnectOptions::new().require(level);
         leasehold::blocking::connect_with(&url, options)
     };
     assert!(require(leasehold::engine::Level::L2).is_ok());

@@ -21,7 +21,7 @@ fn line(dir: &Path, name: &str) -> PathBuf {
 async fn isolated<U: Send + 'static>(spoil: impl Fn(PathBuf) -> U + Send + Sync + 'static) {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("locks");
-    let mut subject = Subject::new(File::at(dir.clone(), Clock::boot()).expect("an engine"));
+    let mut subject = Subject::new(File::new(dir.clone(), Clock::boot()).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name| spoil(line(&dir, name))));
     subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Client, ErrorKind, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -19,7 +19,10 @@ fn account(server: &Redis, name: &str, rights: &str) -> redis::Connection {
 }
 
 async fn client(server: &Redis) -> Client {
-    let connected = Options::new().lease(LEASE).connect(&server.url()).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&server.url())
+        .await;
     connected.expect("connected")
 }
 
@@ -33,7 +36,7 @@ async fn goes_on(guard: &Guard) {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 /// The answer to a call that is not allowed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Query, Redis as Engine, Url};
-use leasehold::{ErrorKind, Options, State};
+use leasehold::{ConnectOptions, ErrorKind, GuardState};
 use leasehold_testkit::servers::redis::{Cluster, Redis};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -25,7 +25,7 @@ fn replace(server: &Redis, name: &str, with: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_another_program_costs_its_own_claim_only() {
     let server = Redis::start();
-    let (s, options) = (subject(&server.url()), Options::new().lease(LEASE));
+    let (s, options) = (subject(&server.url()), ConnectOptions::new().lease(LEASE));
     let client = options.connect(&server.url()).await.expect("connected");
     for with in ["RPUSH KEY x", "SET KEY x", "SADD KEY x"] {
         let (name, other) = (fresh_name(), fresh_name());
@@ -42,7 +42,7 @@ async fn a_key_of_another_program_costs_its_own_claim_only() {
             };
             s.eventually("the other is renewed", renewed).await;
         }
-        assert_eq!(good.state(), State::Valid);
+        assert_eq!(good.state(), GuardState::Valid);
         let refused = client.mutex(&name).try_lock().await.expect_err("no lock");
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         // It is left out where all names are shown.
@@ -56,7 +56,7 @@ async fn a_key_of_another_program_costs_its_own_claim_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_master_costs_the_claims_of_other_masters_nothing() {
     let cluster = Cluster::start();
-    let (s, options) = (subject(&cluster.url()), Options::new().lease(LEASE));
+    let (s, options) = (subject(&cluster.url()), ConnectOptions::new().lease(LEASE));
     let client = options.connect(&cluster.url()).await.expect("connected");
     let names: Vec<_> = (0..24).map(|_| fresh_name()).collect();
     let mut guards = Vec::new();
@@ -81,7 +81,7 @@ async fn a_silent_master_costs_the_claims_of_other_masters_nothing() {
             false => Err(format!("{name}: {:?}", guard.state())),
         };
         s.eventually("the others are renewed", renewed).await;
-        assert_eq!(guard.state(), State::Valid);
+        assert_eq!(guard.state(), GuardState::Valid);
     }
     cluster.nodes[0].pause(false);
 }

@@ -17,12 +17,22 @@ async fn own(ending: Ending) {
 
 async fn redisson(ending: Ending) {
     let bed = beds::redisson();
-    passes_on(&bed, Redisson::new(&url(&bed)).expect("an engine"), ending).await;
+    passes_on(
+        &bed,
+        Redisson::from_url(&url(&bed)).expect("an engine"),
+        ending,
+    )
+    .await;
 }
 
 async fn redlock(ending: Ending) {
     let bed = beds::redlock();
-    passes_on(&bed, Redlock::new(&url(&bed)).expect("an engine"), ending).await;
+    passes_on(
+        &bed,
+        Redlock::from_url(&url(&bed)).expect("an engine"),
+        ending,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState};
 use leasehold_testkit::servers::redis::Redis;
 
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -32,7 +32,7 @@ impl Scene {
         let spy = redis::Client::open(format!("redis://spy:x@127.0.0.1:{}", server.port));
         let spy = spy.expect("a URL").get_connection().expect("connected");
         let url = format!("{}?{options}", server.url());
-        let connected = Options::new().lease(LEASE).connect(&url).await;
+        let connected = ConnectOptions::new().lease(LEASE).connect(&url).await;
         let engine = Engine::new(&Url::parse(&url).expect("a URL")).expect("an engine");
         Self {
             server,
@@ -116,7 +116,7 @@ async fn goes_on(scene: &Scene, guard: &Guard) {
         };
         scene.subject.eventually("it is renewed", renewed).await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn a_forged_end_takes_no_guard_and_a_true_one_is_told_at_once() {
     }
     goes_on(&scene, &guard).await;
     assert!(!waiter.is_finished(), "it waits on");
-    let evicted = scene.client.evict(&name, None, "a test").await;
+    let evicted = scene.client.evict(&name, "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
     let why = lost.expect("told, not found out").to_string();

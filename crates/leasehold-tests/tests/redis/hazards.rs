@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Level, Redis as Engine, Url};
-use leasehold::{Client, ErrorKind, Guard, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Released};
 use leasehold_testkit::servers::redis::Redis;
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -13,7 +13,7 @@ async fn client(url: &str) -> Client {
 }
 
 async fn client_for(url: &str, lease: Duration) -> Client {
-    let connected = Options::new().lease(lease).connect(url).await;
+    let connected = ConnectOptions::new().lease(lease).connect(url).await;
     connected.expect("connected")
 }
 
@@ -97,7 +97,7 @@ async fn a_durable_server_keeps_holders_over_a_restart() {
     server.kill();
     server.restart();
     s.eventually("the holder is sure again", async || match guard.state() {
-        State::Valid => Ok(()),
+        GuardState::Valid => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
@@ -151,7 +151,7 @@ async fn killed_connections_are_made_again() {
         let _ = server.cli("CLIENT KILL TYPE normal SKIPME yes");
         let _ = server.cli("CLIENT KILL TYPE pubsub SKIPME yes");
         s.eventually("the holder is sure again", async || match guard.state() {
-            State::Valid => Ok(()),
+            GuardState::Valid => Ok(()),
             other => Err(format!("{other:?}")),
         })
         .await;
@@ -184,7 +184,7 @@ async fn a_short_pause_is_survived_and_a_long_one_is_told_in_time() {
         }
     })
     .await;
-    assert_eq!(guard.state(), State::Valid, "a pause below the lease");
+    assert_eq!(guard.state(), GuardState::Valid, "a pause below the lease");
     let other = a.mutex(&long).lock().await.expect("free");
     server.pause(true);
     let _ = lost(&other, LEASE + Duration::from_millis(200)).await;
@@ -322,13 +322,13 @@ async fn a_clock_that_jumps_back_keeps_holders_and_fences_grow() {
 #[tokio::test]
 async fn guarantees_depend_on_the_deployment() {
     let server = Redis::start();
-    let a = Options::new()
+    let a = ConnectOptions::new()
         .require(Level::L2)
         .connect(&server.url())
         .await
         .expect("one server");
     println!("{}", a.guarantees().table_row());
-    let refused = Options::new()
+    let refused = ConnectOptions::new()
         .require(Level::L3)
         .connect(&server.url())
         .await
@@ -346,7 +346,7 @@ async fn idle_names_leave_nothing_behind() {
     }
     // A holder that dies without a word: no client comes after it, and still nothing is left.
     let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
-    let dead = Options::new()
+    let dead = ConnectOptions::new()
         .lease(LEASE)
         .open(std::sync::Arc::new(engine))
         .await

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::Options;
+use leasehold::ConnectOptions;
 use leasehold_testkit::servers::flood::Flood;
 
 const SENTINELS: &str = "hunter3";
@@ -54,7 +54,7 @@ async fn a_sentinel_that_was_taken_over_is_told_the_password_of_the_data_unless_
             sentinel.port(),
             u8::from(tls)
         );
-        let connecting = Options::new().connect(&url);
+        let connecting = ConnectOptions::new().connect(&url);
         let refused = tokio::time::timeout(Duration::from_secs(60), connecting).await;
         let error = refused.expect("in time").expect_err("no server");
         assert!(!error.to_string().contains("hunter"), "{error}");

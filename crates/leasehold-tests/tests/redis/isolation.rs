@@ -66,7 +66,7 @@ async fn a_key_of_another_type() {
 async fn a_key_of_another_type_in_redissons_layout() {
     let server = server();
     let url = url(&format!("{}?layout=redisson", server.url()));
-    let mut subject = Subject::new(Redisson::new(&url).expect("an engine"));
+    let mut subject = Subject::new(Redisson::from_url(&url).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name| Foreign::new(server, name)));
     subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;
@@ -75,7 +75,7 @@ async fn a_key_of_another_type_in_redissons_layout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_node_of_redlock() {
     let nodes: &'static Nodes = Box::leak(Box::new(Nodes::start(3)));
-    let mut subject = Subject::new(Redlock::new(&url(&nodes.url())).expect("an engine"));
+    let mut subject = Subject::new(Redlock::from_url(&url(&nodes.url())).expect("an engine"));
     subject.spoil = Some(Spoil::new(|_| Silent::new(&nodes.nodes[0])));
     subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;

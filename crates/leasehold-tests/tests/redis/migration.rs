@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, Guard, Options};
+use leasehold::{Client, ConnectOptions, Guard};
 use leasehold_testkit::servers::redis::Cluster;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -11,7 +11,10 @@ const LEASE: Duration = Duration::from_secs(3);
 const NAMES: usize = 6;
 
 async fn client(cluster: &Cluster) -> Client {
-    let connected = Options::new().lease(LEASE).connect(&cluster.url()).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&cluster.url())
+        .await;
     connected.expect("connected")
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, Guard, Options, Result, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState, Result};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ fn subject() -> Subject {
 
 async fn connect(port: u16) -> Result<Client> {
     let url = format!("redis://127.0.0.1:{port}?timeout=300");
-    Options::new().lease(LEASE).connect(&url).await
+    ConnectOptions::new().lease(LEASE).connect(&url).await
 }
 
 /// Counts what must not happen: two inside at once, a fence that does not grow.
@@ -136,7 +136,7 @@ async fn a_slow_network_is_only_slow() {
     proxy.set_both(Fate::Delay(Duration::from_millis(40)));
     let (name, watch) = (fresh_name(), Arc::<Watch>::default());
     let url = format!("redis://127.0.0.1:{}", proxy.port);
-    let connected = Options::new().lease(LEASE * 4).connect(&url).await;
+    let connected = ConnectOptions::new().lease(LEASE * 4).connect(&url).await;
     let client = connected.expect("connected");
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
@@ -172,7 +172,7 @@ async fn a_holder_cut_off_is_told_before_the_next_gets_in() {
     proxy.set_both(Fate::Hold);
     let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
     let next = next.expect("granted");
-    assert_eq!(then, State::Lost, "told before the next got in");
+    assert_eq!(then, GuardState::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     proxy.set_both(Fate::Pass);
     let guard = Arc::into_inner(guard).expect("no other task has it");

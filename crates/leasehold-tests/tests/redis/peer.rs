@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Clock, Redis as Engine, Url};
-use leasehold::{Error, ErrorKind, Options};
+use leasehold::{ConnectOptions, Error, ErrorKind};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
 
@@ -140,7 +140,10 @@ async fn a_login_that_changes_is_asked_for_again() {
     let login = move || ("default".to_owned(), asked.lock().expect("whole").clone());
     let engine = Engine::with_login(&url, login).expect("an engine");
     assert!(!format!("{engine:?}").contains("first"));
-    let client = Options::new().open(Arc::new(engine)).await.expect("let in");
+    let client = ConnectOptions::new()
+        .open(Arc::new(engine))
+        .await
+        .expect("let in");
     drop(client.mutex("x").lock().await.expect("free"));
     "second".clone_into(&mut password.lock().expect("whole"));
     let set = ["-a", "first", "CONFIG", "SET", "requirepass", "second"];

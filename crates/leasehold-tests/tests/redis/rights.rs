@@ -3,22 +3,26 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Query, Redis as Own, Redisson, Redlock, Url};
-use leasehold::{Client, ErrorKind, Name, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name};
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::let_vote;
 
 const LEASE: Duration = Duration::from_millis(900);
 
 async fn client(url: &str) -> Client {
-    let connected = Options::new().lease(LEASE).connect(url).await;
+    let connected = ConnectOptions::new().lease(LEASE).connect(url).await;
     connected.expect("connected")
 }
 
 fn subject(url: &str) -> Subject {
     let parsed = Url::parse(url).expect("a URL");
     match url {
-        _ if url.starts_with("redlock:") => Subject::new(Redlock::new(&parsed).expect("an engine")),
-        _ if url.contains("=redisson") => Subject::new(Redisson::new(&parsed).expect("an engine")),
+        _ if url.starts_with("redlock:") => {
+            Subject::new(Redlock::from_url(&parsed).expect("an engine"))
+        }
+        _ if url.contains("=redisson") => {
+            Subject::new(Redisson::from_url(&parsed).expect("an engine"))
+        }
         _ => Subject::new(Own::new(&parsed).expect("an engine")),
     }
 }
@@ -83,7 +87,7 @@ async fn all_of_it(url: &str) {
     .await;
     let all = a.inspect(&Query::all()).await.expect("allowed");
     assert_eq!(all.len(), 1);
-    let evicted = a.evict(&name, None, "a test").await.expect("allowed");
+    let evicted = a.evict(&name, "a test").await.expect("allowed");
     assert_eq!(evicted, 1);
     let next = s
         .soon("the waiter is granted", waiter)
@@ -133,7 +137,7 @@ async fn revoked_rights_are_told_before_another_client_gets_in() {
     drop(s.soon("it is told", guard.lost()).await);
     let (next, then) = s.soon("it passes on", waiter).await.expect("joined");
     let next = next.expect("granted");
-    assert_eq!(then, State::Lost, "told before the next got in");
+    assert_eq!(then, GuardState::Lost, "told before the next got in");
     assert!(next.fence() > guard.fence());
     let denied = a
         .mutex(fresh_name())
@@ -202,7 +206,7 @@ async fn the_documented_rights_are_enough_for_redlock_with_tls() {
         let outside = ["--user", "leasehold", "--pass", "secret", "GET", "other"];
         assert!(node.cli_args(&outside).contains("NOPERM"));
     }
-    let denied = Options::new()
+    let denied = ConnectOptions::new()
         .connect(&format!(
             "redlock://leasehold:wrong@{}?{options}",
             hosts.join(",")

@@ -12,12 +12,12 @@ use super::beds;
 
 /// The connections are those of the engine, and were made on the runtime of its first client.
 fn an_engine_outlives_its_first_client(url: &str) {
-    let engine = Redis::new(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Redis::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     let engine = Arc::new(engine);
     for name in ["first", "second"] {
         let runtime = Runtime::new().expect("a runtime");
         runtime.block_on(async {
-            let opened = leasehold::Options::new().open(engine.clone()).await;
+            let opened = leasehold::ConnectOptions::new().open(engine.clone()).await;
             let client = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
             for at in 0..20 {
                 let guard = client.mutex(format!("{name} {at}")).lock().await;

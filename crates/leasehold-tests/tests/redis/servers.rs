@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, ErrorKind, Guard, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState};
 use leasehold_testkit::poll::PATIENCE;
 use leasehold_testkit::servers::redis::{Cluster, Sentinels};
 
 async fn client(url: &str, lease: Duration) -> Client {
-    Options::new()
+    ConnectOptions::new()
         .lease(lease)
         .connect(url)
         .await
@@ -83,7 +83,7 @@ async fn a_grant_that_all_replicas_have_survives_a_failover() {
         b.mutex(&name).try_lock().await.expect("a try").is_none(),
         "still held"
     );
-    assert_ne!(guard.state(), State::Lost);
+    assert_ne!(guard.state(), GuardState::Lost);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +135,9 @@ async fn a_silent_shard_does_not_starve_the_others() {
     servers.nodes[1].pause(true);
     // The silent one's locks are lost, and told; the others are renewed long after that.
     s.eventually("every lock is lost or renewed", async || {
-        let lost = guards.iter().filter(|guard| guard.state() == State::Lost);
+        let lost = guards
+            .iter()
+            .filter(|guard| guard.state() == GuardState::Lost);
         let renewed = guards
             .iter()
             .filter(|guard| guard.deadline() > latest + lease * 2);
@@ -147,13 +149,13 @@ async fn a_silent_shard_does_not_starve_the_others() {
     .await;
     let lost = guards
         .iter()
-        .filter(|guard| guard.state() == State::Lost)
+        .filter(|guard| guard.state() == GuardState::Lost)
         .count();
     println!("{lost} of {} locks were on the silent shard", guards.len());
     assert!((1..=16).contains(&lost), "{lost} lost");
     servers.nodes[1].pause(false);
     for guard in &guards {
-        if guard.state() == State::Lost {
+        if guard.state() == GuardState::Lost {
             drop(lock_again(&s, &a, guard.name().as_str()).await);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use leasehold::{Options, store};
+use leasehold::{ConnectOptions, store};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::redis::Redis;
@@ -16,7 +16,10 @@ async fn stock_adds_up_while_answers_are_lost() {
     let server = Redis::start();
     let proxy = Proxy::before(server.port);
     let far = store::open(&format!("redis://127.0.0.1:{}", proxy.port)).expect("a store");
-    let client = Options::new().store(far).connect(&server.url()).await;
+    let client = ConnectOptions::new()
+        .store(far)
+        .connect(&server.url())
+        .await;
     let stock = client.expect("connected").stock("item", 2);
     stock.refill(STOCK).await.expect("refilled");
     let (mut sold, mut unknown, mut refused) = (0, 0, 0);

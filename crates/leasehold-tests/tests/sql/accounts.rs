@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Query, Sql, Url};
-use leasehold::{Client, ErrorKind, Name, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::mariadb::MariaDb;
@@ -25,7 +25,7 @@ fn documented(after: &str) -> String {
 }
 
 async fn client(url: &str) -> Client {
-    let connected = Options::new()
+    let connected = ConnectOptions::new()
         .lease(Duration::from_millis(1_500))
         .connect(url)
         .await;
@@ -55,7 +55,7 @@ async fn all_of_it(url: &str) {
     })
     .await;
     assert_eq!(a.inspect(&Query::all()).await.expect("allowed").len(), 1);
-    let evicted = a.evict("x", None, "a test").await;
+    let evicted = a.evict("x", "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     for waiter in waiters {
         waiter.await.expect("no panic");
@@ -65,7 +65,7 @@ async fn all_of_it(url: &str) {
     drop(write.downgrade().await.expect("a reader"));
     drop(a.semaphore("s", 2).acquire().await.expect("free"));
     drop(b.rwlock("rw").read().await.expect("free"));
-    let engine = Sql::at(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     engine.clean().await.expect("allowed");
 }
 
@@ -73,13 +73,13 @@ async fn all_of_it(url: &str) {
 async fn only_reads(owner: &str, reader: &str) {
     let holder = client(owner).await;
     let guard = holder.mutex("y").lock().await.expect("free");
-    let opened = Options::new().connect(reader).await;
+    let opened = ConnectOptions::new().connect(reader).await;
     let denied = match opened {
         Err(denied) => denied,
         Ok(reader) => reader.mutex("z").try_lock().await.expect_err("read only"),
     };
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let _ = guard.release().await.expect("released");
 }
 
@@ -165,7 +165,7 @@ async fn a_user_of_mariadb_that_watches_statements_changes_nothing() {
         let denied = conn.query_drop(&statement).await;
         assert!(denied.is_err(), "{statement}");
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
     let _ = guard.release().await.expect("released");
 }
 
@@ -228,7 +228,10 @@ async fn no_operator_and_no_function_of_another_role_is_called() {
     // The look at whose tables these are is careful too, also when it finds some of the other role.
     let _ = server.sql("SET ROLE mallory; CREATE TABLE public.leasehold_meta (version bigint)");
     for url in [&url, &server.url()] {
-        let denied = Options::new().connect(url).await.expect_err("planted");
+        let denied = ConnectOptions::new()
+            .connect(url)
+            .await
+            .expect_err("planted");
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
     }
     assert_eq!(loot(), "");
@@ -244,7 +247,10 @@ async fn a_trigger_in_a_file_of_sqlite_is_refused() {
     let planted = "CREATE TABLE loot (x); CREATE TRIGGER steal AFTER INSERT ON leasehold_session \
                    BEGIN INSERT INTO loot VALUES (1); END";
     file.execute_batch(planted).expect("planted");
-    let denied = Options::new().connect(&url).await.expect_err("planted");
+    let denied = ConnectOptions::new()
+        .connect(&url)
+        .await
+        .expect_err("planted");
     assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
     let loot = file.query_row("SELECT count(*) FROM loot", [], |row| row.get::<_, i64>(0));
     assert_eq!(loot.expect("a number"), 0);

@@ -40,5 +40,5 @@ pub(crate) fn sqlite(dir: &Path) -> Bed {
 }
 
 pub(crate) fn engine(bed: &Bed) -> Sql {
-    Sql::at(&Url::parse(&bed.direct()).expect("a URL")).expect("an engine")
+    Sql::from_url(&Url::parse(&bed.direct()).expect("a URL")).expect("an engine")
 }

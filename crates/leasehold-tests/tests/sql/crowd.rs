@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{Fault, Query, Verdict};
-use leasehold::{Client, Guard, Options};
+use leasehold::{Client, ConnectOptions, Guard};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::servers::postgres::Postgres;
 use tokio::task::JoinHandle;
@@ -16,7 +16,7 @@ type Waits = JoinHandle<leasehold::Result<Guard>>;
 const LEASE: Duration = Duration::from_secs(600);
 
 async fn client(url: &str) -> Client {
-    let client = Options::new().lease(LEASE);
+    let client = ConnectOptions::new().lease(LEASE);
     client.connect(url).await.expect("connected")
 }
 

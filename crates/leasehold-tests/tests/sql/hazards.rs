@@ -83,7 +83,7 @@ fn hand_over(url: &str) {
     for _ in 0..5 {
         let first = fence(&holder.ask("lock over"));
         waiter.say("lock over");
-        let engine = Sql::at(&Url::parse(url).expect("a URL")).expect("an engine");
+        let engine = Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
         in_line(&engine, "over", 1);
         let clock = Clock::boot();
         let before = clock.now();
@@ -296,7 +296,7 @@ async fn unsuitable_servers_are_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_wait_over_a_few_connections() {
     let server = Postgres::start();
-    let engine = Sql::at(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let (who, name) = (Identity::of_this_process(), Name::new("x").expect("a name"));
     let mut line: Vec<(Arc<dyn Session>, Claim)> = Vec::new();

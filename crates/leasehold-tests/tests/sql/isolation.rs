@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Options, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::database::Host;
@@ -15,7 +15,7 @@ use leasehold_testkit::servers::postgres::Postgres;
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn client(url: &str) -> Client {
-    let client = Options::new().lease(LEASE).connect(url).await;
+    let client = ConnectOptions::new().lease(LEASE).connect(url).await;
     client.expect("connected")
 }
 
@@ -85,7 +85,7 @@ async fn one_row_is_locked(url: &str, server: &Host, lock: impl Fn(&str) -> Else
         let took = Duration::from_micros(clock.now() - before);
         assert!(took < Duration::from_secs(1), "{took:?}");
         for guard in &kept {
-            assert_eq!(guard.state(), State::Valid, "after {rounds} rounds");
+            assert_eq!(guard.state(), GuardState::Valid, "after {rounds} rounds");
         }
         rounds += 1;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -136,7 +136,7 @@ async fn one_row_is_damaged(url: &str, damage: impl Fn(&str)) {
     let clock = Clock::boot();
     let end = clock.now() + 2 * LEASE.as_micros() as u64;
     while clock.now() < end {
-        assert_eq!(healthy.state(), State::Valid);
+        assert_eq!(healthy.state(), GuardState::Valid);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let _ = healthy.release().await.expect("released");
@@ -306,7 +306,7 @@ async fn sqlite_whose_file_is_replaced() {
         })
         .await;
         assert!(busy.is_none(), "the other one holds it");
-        assert_eq!(theirs.state(), State::Valid);
+        assert_eq!(theirs.state(), GuardState::Valid);
         let _ = theirs.release().await.expect("released");
         drop(guard);
         let guard = holder.mutex("x").lock().await.expect("free");

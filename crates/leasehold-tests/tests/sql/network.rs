@@ -8,7 +8,7 @@ use leasehold::conformance::raw::heartbeat;
 use leasehold::engine::{
     Claim, Clock, Engine, Identity, Inbox, Mode, Query, Release, Session, Sql, Standing, Url,
 };
-use leasehold::{Name, Options};
+use leasehold::{ConnectOptions, Name};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::certificates::certificates;
@@ -72,11 +72,14 @@ fn mariadb_behind_a_silent_network() {
 /// A client falls silent at each message of a claim that joins a line, so also while its transaction has locked the row:
 /// the holder's release waits for less than two seconds.
 async fn silent_in_a_transaction(url: &(dyn Fn(u16) -> String + Sync), port: u16) {
-    let direct = Options::new().connect(&url(port)).await.expect("connected");
+    let direct = ConnectOptions::new()
+        .connect(&url(port))
+        .await
+        .expect("connected");
     let mut longest = Duration::ZERO;
     for messages in 0..4 {
         let (proxy, name) = (Proxy::before(port), format!("row:{messages}"));
-        let far = Options::new().connect(&url(proxy.port)).await;
+        let far = ConnectOptions::new().connect(&url(proxy.port)).await;
         let far = far.expect("connected").mutex(&name).strict();
         let guard = direct.mutex(&name).lock().await.expect("locked");
         let key = &Sha256::digest(name.as_bytes())[..16];
@@ -158,7 +161,7 @@ async fn released(session: &Arc<dyn Session>, claim: &Claim) {
 /// Counted on a connection that has been used: a claim is one round trip, its release is one, and so is the heartbeat
 /// of many claims.
 async fn counts(url: &str, proxy: &Proxy) {
-    let engine = Sql::at(&Url::parse(url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(url).expect("a URL")).expect("an engine");
     let session = session(&engine).await;
     let claims: Vec<_> = (0..40).map(|n| claim(&format!("many:{n}"))).collect();
     for claim in &claims {
@@ -243,7 +246,7 @@ async fn encrypted(url: &str) {
     let (bare, _) = url.split_once('?').expect("options");
     let other = format!("{bare}?sslrootcert={}", dir.path().join("ca.crt").display());
     for untrusted in [other, format!("{bare}?sslmode=verify-full")] {
-        let refused = Options::new().connect(&untrusted).await;
+        let refused = ConnectOptions::new().connect(&untrusted).await;
         let error = refused.expect_err("not trusted").to_string();
         assert!(error.contains("invalid peer certificate"), "{error}");
         assert!(!error.contains("may have happened"), "{error}");

@@ -188,14 +188,18 @@ async fn forged_notifications_are_not_believed() {
         forge(&of_holder, "expired");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         assert!(!waits.is_finished(), "a forged grant");
-        assert_eq!(held.state(), leasehold::State::Valid, "a forged eviction");
+        assert_eq!(
+            held.state(),
+            leasehold::GuardState::Valid,
+            "a forged eviction"
+        );
     }
     let fence = held.fence();
     let _ = held.release().await.expect("released");
     let guard = waits.await.expect("no panic").expect("granted");
     assert!(guard.fence() > fence && guard.fence().get() < 1 << 53);
     // A true message arrives as fast as before.
-    let evicted = holder.evict("x", None, "true").await.expect("evicted");
+    let evicted = holder.evict("x", "true").await.expect("evicted");
     assert_eq!(evicted, 1);
     let why = guard.lost().await;
     assert!(format!("{why:?}").contains("true"), "{why:?}");
@@ -220,7 +224,7 @@ fn ids_are_bound() {
     for url in [server.url(), pooler.url()] {
         let mut lockers = [(); 4].map(|()| locker(&url, 3_000));
         let _ = fence(&lockers[0].ask("lock text"));
-        let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+        let engine = Sql::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
         for (waiting, locker) in lockers.iter_mut().enumerate().skip(1) {
             locker.say("lock text");
             in_line(&engine, "text", waiting);

@@ -153,7 +153,7 @@ async fn sqlite_removes_idle_rows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_after_a_boot() {
     let file = File::new();
-    let engine = || Sql::at(&Url::parse(&file.url()).expect("a URL")).expect("an engine");
+    let engine = || Sql::from_url(&Url::parse(&file.url()).expect("a URL")).expect("an engine");
     let before = engine();
     let (holder, waiter) = (open(&before).await, open(&before).await);
     let first = hold(&holder, &claim("x")).await;

@@ -57,7 +57,7 @@ mod ensemble {
 mod own {
     use super::*;
     use leasehold::engine::Query;
-    use leasehold::{ErrorKind, Options};
+    use leasehold::{ConnectOptions, ErrorKind};
 
     fn one() -> &'static ZooKeeper {
         static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
@@ -131,7 +131,7 @@ mod own {
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {
         let port = leasehold_testkit::servers::free_port();
-        let options = Options::new().lease(LEASE);
+        let options = ConnectOptions::new().lease(LEASE);
         let opened = options
             .connect(&format!("zookeeper://127.0.0.1:{port}"))
             .await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::guard::Held;
 use super::{Background, Guard, MultiGuard, WriteGuard};
 use crate::error::Result;
-use crate::turns::Owner;
+use crate::kinds::LockOptions;
+use crate::turns::{Owner, TurnBound};
 
 /// One kind: its async twin, and the terms that are set on it.
 macro_rules! kind {
@@ -53,6 +54,16 @@ macro_rules! kind {
             /// Every thread goes to the engine by itself.
             pub fn strict(self) -> Self {
                 self.with(|twin| twin.strict())
+            }
+
+            /// How long a grant may stay in this process while another process waits.
+            pub fn bound(self, bound: TurnBound) -> Self {
+                self.with(|twin| twin.bound(bound))
+            }
+
+            /// All terms at once, in place of those of the client.
+            pub fn options(self, options: &LockOptions) -> Self {
+                self.with(|twin| twin.options(options))
             }
 
             $(

@@ -13,6 +13,7 @@
 
 #[cfg(feature = "cached")]
 mod cached;
+mod evict;
 mod guard;
 mod higher;
 mod kinds;
@@ -34,11 +35,10 @@ pub use self::guard::{Guard, MultiGuard, WriteGuard};
 pub use self::higher::{Election, Leaders, Leadership, Once, Stock};
 pub use self::kinds::{Multi, Mutex, RwLock, Semaphore, Striped};
 pub use self::meeting::{Barrier, Latch};
-use crate::client::Shutdown;
+use crate::client::ShutdownReport;
 use crate::engine::{Guarantees, LineView, Query};
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::Fence;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 
 /// Connects to the engine of a URL, as [`leasehold::connect`](crate::connect).
 ///
@@ -51,7 +51,7 @@ use crate::options::Options;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub fn connect(url: &str) -> Result<Client> {
-    connect_with(url, Options::new())
+    connect_with(url, ConnectOptions::new())
 }
 
 /// Like [`connect`], with options.
@@ -60,11 +60,11 @@ pub fn connect(url: &str) -> Result<Client> {
 /// As [`connect`].
 ///
 /// ```
-/// let options = leasehold::Options::new().require(leasehold::Level::L2);
+/// let options = leasehold::ConnectOptions::new().require(leasehold::Level::L2);
 /// let client = leasehold::blocking::connect_with("memory:", options)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-pub fn connect_with(url: &str, options: Options) -> Result<Client> {
+pub fn connect_with(url: &str, options: ConnectOptions) -> Result<Client> {
     Background::refuse_inside_runtime()?;
     let (url, (tell, told)) = (url.to_owned(), oneshot::channel());
     let (gone, until_gone) = oneshot::channel();
@@ -88,7 +88,7 @@ type Connected = Result<(crate::Client, Handle)>;
 /// The background thread: connects, keeps claims alive, and releases the rest after the last client and guard are gone.
 fn background(
     url: &str,
-    options: Options,
+    options: ConnectOptions,
     tell: oneshot::Sender<Connected>,
     until_gone: oneshot::Receiver<()>,
 ) {
@@ -335,38 +335,6 @@ impl Client {
         self.background.block_on(self.client.inspect(query))
     }
 
-    /// Takes a lock away from its holders; see [`leasehold::Client::evict`](crate::Client::evict).
-    ///
-    /// # Errors
-    /// If the engine cannot do it, or the name is not one.
-    ///
-    /// ```
-    /// # let client = leasehold::blocking::connect("memory:")?;
-    /// assert_eq!(client.evict("x", None, "no process holds it")?, 0);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn evict(&self, name: impl AsRef<str>, fence: Option<Fence>, why: &str) -> Result<u32> {
-        let name = name.as_ref();
-        self.background
-            .block_on(self.client.evict(name, fence, why))
-    }
-
-    /// Asks the holders of a lock to give it up; see
-    /// [`leasehold::Client::ask_to_release`](crate::Client::ask_to_release).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// ```
-    /// let client = leasehold::blocking::connect("memory:")?;
-    /// assert_eq!(client.ask_to_release("x", None)?, 0);
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn ask_to_release(&self, name: impl AsRef<str>, fence: Option<Fence>) -> Result<u32> {
-        self.background
-            .block_on(self.client.ask_to_release(name, fence))
-    }
-
     /// Refuses new claims and waits until every guard is released; see
     /// [`leasehold::Client::shutdown`](crate::Client::shutdown).
     ///
@@ -378,7 +346,7 @@ impl Client {
     /// assert_eq!(client.shutdown(std::time::Duration::from_secs(1))?.abandoned, 0);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn shutdown(&self, patience: Duration) -> Result<Shutdown> {
+    pub fn shutdown(&self, patience: Duration) -> Result<ShutdownReport> {
         self.background.block_on(self.client.shutdown(patience))
     }
 }

@@ -101,7 +101,7 @@ impl Client {
         self.0.store.clone().ok_or_else(|| {
             let kind = self.0.engine.kind();
             let what = format!(
-                "{kind} has no store of values, which this kind needs beside the lock: give one to Options::store"
+                "{kind} has no store of values, which this kind needs beside the lock: give one to ConnectOptions::store"
             );
             Error::new(ErrorKind::Unsupported, Step::Store, what)
         })

@@ -195,7 +195,7 @@ pub async fn a_late_loader_writes_nothing(s: &Subject) {
     });
     s.soon("the load begins", begun).await.expect("begun");
     let lock = format!("cached:{name}");
-    assert_eq!(b.evict(&lock, None, "a check").await.expect("evicted"), 1);
+    assert_eq!(b.evict(&lock, "a check").await.expect("evicted"), 1);
     let load = async || Ok::<_, Error>(Some("new".to_owned()));
     let newer = exact(&b, &name);
     let newer = s.soon("P30: loaded again", newer.get_or_load(load)).await;

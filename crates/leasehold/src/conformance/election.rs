@@ -40,7 +40,7 @@ pub async fn a_leader_that_lost_campaigns_again(s: &Subject) {
         let _leading = leading.clone();
         let term = leadership.term();
         if terms.fetch_add(1, Ordering::Relaxed) == 0 {
-            let evicted = b.evict(&name, None, "a check").await.expect("evicted");
+            let evicted = b.evict(&name, "a check").await.expect("evicted");
             assert_eq!(evicted, 1);
             std::future::pending::<()>().await;
         }

@@ -9,8 +9,8 @@ use crate::engine::{Claim, Clock, Identity, Inbox, Mode, Standing};
 use crate::error::ErrorKind;
 use crate::guard::Released;
 use crate::name::Name;
-use crate::options::Options;
-use crate::session::State;
+use crate::options::ConnectOptions;
+use crate::session::GuardState;
 
 /// P5: a release grants to the next in line; it does not have to ask, and does not wait for a heartbeat.
 pub async fn release_hands_over_at_once(s: &Subject) {
@@ -46,7 +46,7 @@ pub async fn release_hands_over_at_once(s: &Subject) {
 pub async fn eviction_is_told(s: &Subject) {
     let ((a, b), name) = (s.two().await, fresh_name());
     let held = a.mutex(&name).lock().await.expect("free");
-    let token = held.cancellation_token();
+    let signal = held.loss_signal();
     let waiter = b.mutex(&name);
     #[expect(
         clippy::disallowed_methods,
@@ -55,7 +55,7 @@ pub async fn eviction_is_told(s: &Subject) {
     let waiter = tokio::spawn(async move { waiter.lock().await });
     s.waiting(&name, 1).await;
     assert_eq!(
-        b.evict(&name, Some(held.fence()), "it hangs")
+        b.evict_fence(&name, held.fence(), "it hangs")
             .await
             .expect("evicted"),
         1
@@ -65,9 +65,9 @@ pub async fn eviction_is_told(s: &Subject) {
         why.is_lost() && why.to_string().contains("it hangs"),
         "P14: {why}"
     );
-    assert_eq!(held.state(), State::Lost, "P7");
+    assert_eq!(held.state(), GuardState::Lost, "P7");
     assert!(
-        held.check().is_err() && token.is_cancelled() && held.remaining().is_zero(),
+        held.check().is_err() && signal.is_lost() && held.remaining().is_zero(),
         "P7"
     );
     let next = s
@@ -88,11 +88,11 @@ pub async fn eviction_is_told(s: &Subject) {
     );
     assert_eq!(
         next.state(),
-        State::Valid,
+        GuardState::Valid,
         "P8: the evicted holder released the next holder's lock"
     );
     assert_eq!(
-        b.evict(&name, Some(crate::Fence::new(1)), "a stale fence")
+        b.evict_fence(&name, crate::Fence::new(1), "a stale fence")
             .await
             .expect("evict"),
         0,
@@ -152,7 +152,7 @@ pub async fn closing_frees_at_once(s: &Subject) {
     assert_eq!(left.abandoned, 1, "P19");
     assert_eq!(
         held.state(),
-        State::Lost,
+        GuardState::Lost,
         "P7: a closed session holds nothing"
     );
     drop(
@@ -312,7 +312,7 @@ pub async fn a_fixed_lease_ends(s: &Subject) {
 /// P19: shutdown waits for guards, refuses new claims and leaves nothing.
 pub async fn shutdown_drains(s: &Subject) {
     let (name, lingering) = (fresh_name(), fresh_name());
-    let client = s.client_with(Options::new()).await;
+    let client = s.client_with(ConnectOptions::new()).await;
     let guard = client.mutex(&name).lock().await.expect("free");
     let linger = client.mutex(&lingering).linger(Duration::from_secs(60));
     let _ = linger

@@ -22,7 +22,7 @@ pub async fn grow_over_turns_and_grants(s: &Subject) {
         match round % 4 {
             0 => drop(guard),
             1 => {
-                let _ = a.evict(&name, None, "a check").await.expect("evicted");
+                let _ = a.evict(&name, "a check").await.expect("evicted");
             }
             _ => {
                 let _ = guard.release().await.expect("released");

@@ -124,7 +124,7 @@ pub async fn run_ends_when_lost(s: &Subject) {
     let evict = async {
         // Not when the engine shows it: a claim that is evicted before its session has heard of the grant asks again.
         begun.await.expect("the work runs");
-        b.evict(&name, None, "a check").await.expect("evicted")
+        b.evict(&name, "a check").await.expect("evicted")
     };
     let (ran, evicted) = s
         .soon("P7: run ends", async { tokio::join!(run, evict) })

@@ -43,7 +43,7 @@ use crate::engine::{Clock, Engine, LineView, Query};
 use crate::error::ErrorKind;
 use crate::guard::Guard;
 use crate::name::Name;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 use crate::store::{MemoryStore, Store};
 
 /// How many times as long as [`Subject::lease`] the leases of checks are that do not wait for one to end.
@@ -89,11 +89,11 @@ impl Subject {
 
     /// A new client with a session of its own.
     pub async fn client(&self) -> Client {
-        self.client_with(Options::new()).await
+        self.client_with(ConnectOptions::new()).await
     }
 
     /// A new client with these options.
-    pub async fn client_with(&self, options: Options) -> Client {
+    pub async fn client_with(&self, options: ConnectOptions) -> Client {
         // A busy machine keeps a process from its renewals for longer than a short lease: that is for checks of its end.
         let lease = self.lease * STEADY;
         let options = options.lease(lease).store(self.store.clone());

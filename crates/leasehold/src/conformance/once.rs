@@ -12,7 +12,7 @@ use crate::fence::Fence;
 use crate::guard::Guard;
 use crate::kinds::{OnceError, Ran};
 use crate::name::Name;
-use crate::options::Options;
+use crate::options::ConnectOptions;
 use crate::store::{Entry, Fenced, Store};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -95,7 +95,7 @@ pub async fn requests_meanwhile_and_late_notes(s: &Subject) {
         assert_eq!(meanwhile.expect("tried"), Ran::InProgress, "P29");
         let (name, fence) = (guard.name().clone(), guard.fence());
         *first.lock().expect("no panic") = Some((name.clone(), fence));
-        let evicted = b.evict(&name, None, "a check").await.expect("evicted");
+        let evicted = b.evict(&name, "a check").await.expect("evicted");
         assert_eq!(evicted, 1);
         std::future::pending::<Result<&str, ()>>().await
     });
@@ -131,7 +131,10 @@ pub async fn requests_meanwhile_and_late_notes(s: &Subject) {
 pub async fn a_duplicate_costs_one_round_trip(s: &Subject) {
     let counted = Arc::new(Counted(s.store.clone(), AtomicUsize::new(0)));
     let engine = s.engine.clone();
-    let a = Options::new().store(counted.clone()).open(engine).await;
+    let a = ConnectOptions::new()
+        .store(counted.clone())
+        .open(engine)
+        .await;
     let (a, b, key) = (a.expect("a session"), s.client().await, fresh_name());
     let ran = b.once(&key, LONG).run(async |_| Ok::<_, ()>("")).await;
     assert_eq!(ran.expect("ran"), Ran::Done(""));

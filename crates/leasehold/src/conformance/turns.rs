@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{Subject, fresh_name};
-use crate::options::Options;
-use crate::turns::Bound;
+use crate::options::ConnectOptions;
+use crate::turns::TurnBound;
 
 /// P15: while no other process wants the name, tasks of one process pass one grant along: one claim, many fences.
 pub async fn grants_pass_from_task_to_task(s: &Subject) {
@@ -40,7 +40,7 @@ pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
     const BOUND: u32 = 4;
     let name = fresh_name();
     let busy = s
-        .client_with(Options::new().bound(Bound::new(BOUND, Duration::from_secs(60))))
+        .client_with(ConnectOptions::new().bound(TurnBound::new(BOUND, Duration::from_secs(60))))
         .await;
     let other = s.client().await;
     let first = busy.mutex(&name).lock().await.expect("free");
@@ -84,8 +84,8 @@ pub async fn turns_are_bounded_while_others_wait(s: &Subject) {
 /// P15: the bound's time counts as well as its turns.
 pub async fn turns_are_bounded_in_time(s: &Subject) {
     let (name, hold) = (fresh_name(), Duration::from_millis(10));
-    let bound = Bound::new(1_000_000, Duration::from_millis(40));
-    let busy = s.client_with(Options::new().bound(bound)).await;
+    let bound = TurnBound::new(1_000_000, Duration::from_millis(40));
+    let busy = s.client_with(ConnectOptions::new().bound(bound)).await;
     let other = s.client().await;
     let first = busy.mutex(&name).lock().await.expect("free");
     let turns = Arc::new(AtomicU32::new(0));
@@ -152,7 +152,7 @@ pub async fn shared_reads_are_bounded(s: &Subject) {
     }
     const BOUND: u32 = 4;
     let name = fresh_name();
-    let options = Options::new().bound(Bound::new(BOUND, Duration::from_secs(60)));
+    let options = ConnectOptions::new().bound(TurnBound::new(BOUND, Duration::from_secs(60)));
     let (busy, other) = (s.client_with(options).await, s.client().await);
     let first = busy.rwlock(&name).read().await.expect("free");
     let writer = other.rwlock(&name);

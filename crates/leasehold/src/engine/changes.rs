@@ -8,6 +8,7 @@ use crate::line::{Ask, Change, LINE_MAX, Refusal, What};
 
 impl Claim {
     /// The claim as a line takes it.
+    #[doc(hidden)]
     pub fn ask(&self, session: super::SessionId) -> Ask {
         Ask {
             id: self.id,

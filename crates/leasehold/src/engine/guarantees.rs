@@ -37,7 +37,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every fault, in the order of the table.
+    /// Every fault, in the order of the table and of the variants.
     pub const ALL: [Self; 6] = [
         Self::HolderCrash,
         Self::Pause,
@@ -92,12 +92,23 @@ pub struct Guarantees {
     pub readers: bool,
     /// Whether sessions are served in the order in which they came.
     pub ordered: bool,
-    verdicts: [Verdict; 6],
+    /// In the order of [`Fault::ALL`].
+    verdicts: [Verdict; Fault::ALL.len()],
 }
 
 impl Guarantees {
-    /// Promises with a verdict for each of [`Fault::ALL`], in that order.
-    pub const fn new(engine: &'static str, level: Level, verdicts: [Verdict; 6]) -> Self {
+    /// Promises nothing yet: under a fault that is given no [`verdict`](Self::verdict), exclusion is broken.
+    ///
+    /// ```
+    /// use leasehold::engine::{Fault, Guarantees, Level, Verdict};
+    ///
+    /// let guarantees = Guarantees::new("mine", Level::L1)
+    ///     .verdict(Verdict::Kept, [Fault::HolderCrash, Fault::ClockStep])
+    ///     .verdict(Verdict::Fenced, [Fault::Pause]);
+    /// assert_eq!(guarantees.under(Fault::Pause), Verdict::Fenced);
+    /// assert_eq!(guarantees.under(Fault::Failover), Verdict::Broken);
+    /// ```
+    pub const fn new(engine: &'static str, level: Level) -> Self {
         Self {
             engine,
             level,
@@ -107,8 +118,19 @@ impl Guarantees {
             shared: true,
             readers: true,
             ordered: true,
-            verdicts,
+            verdicts: [Verdict::Broken; Fault::ALL.len()],
         }
+    }
+
+    /// Sets the verdict under these faults.
+    #[must_use]
+    pub const fn verdict<const N: usize>(mut self, verdict: Verdict, faults: [Fault; N]) -> Self {
+        let mut at = 0;
+        while at < N {
+            self.verdicts[faults[at] as usize] = verdict;
+            at += 1;
+        }
+        self
     }
 
     /// Sets the processes that are excluded.
@@ -156,7 +178,7 @@ impl Guarantees {
 
     /// The verdict under a fault.
     pub fn under(&self, fault: Fault) -> Verdict {
-        self.verdicts[Fault::ALL.iter().position(|f| *f == fault).unwrap_or(0)]
+        self.verdicts[fault as usize]
     }
 
     /// Refuses if the level is not reached.

@@ -8,7 +8,7 @@
 //! - Every operation is idempotent by claim id: asked again after a lost reply it gives the same answer.
 //! - A claim ends `lease` after its session's last word (claim or heartbeat), waiting or holding; being granted does
 //!   not move that.
-//! - Claims on a name are granted in order of arrival while their weights fit ([`line`](crate::line)).
+//! - Claims on a name are granted in order of arrival while their weights fit (`line.rs` has the rule).
 //! - A future may be dropped at any await. Its operation may or may not have happened, and a later `release` of
 //!   the same claim on the same session comes after it: nothing stays behind.
 //! - Events may be lost or repeated. Nothing is told by an event alone that a heartbeat would not also tell, but for
@@ -49,7 +49,7 @@ pub use self::guarantees::{Fault, Guarantees, Level, Verdict};
 ))]
 pub(crate) use self::host::Host;
 pub(crate) use self::schemes::engine as url_engine;
-#[cfg(any(feature = "file", feature = "sqlite"))]
+#[cfg(any(all(feature = "file", unix), feature = "sqlite"))]
 pub(crate) use self::url::path_in_url;
 pub use self::url::{Params, Url};
 pub use self::view::{ClaimView, LineView, Query};
@@ -61,7 +61,7 @@ pub use crate::clock::{Clock, Micros};
 pub use crate::engines::consul::{Consul, ConsulLocks};
 #[cfg(feature = "etcd")]
 pub use crate::engines::etcd::Etcd;
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", unix))]
 pub use crate::engines::file::File;
 pub use crate::engines::memory::Memory;
 #[cfg(feature = "redlock")]
@@ -72,12 +72,13 @@ pub use crate::engines::redis::{Redis, Redisson};
 pub use crate::engines::sql::Sql;
 #[cfg(feature = "zookeeper")]
 pub use crate::engines::zookeeper::ZooKeeper;
+pub use crate::error::Step;
 pub use crate::fence::FENCE_BLOCK;
 pub use crate::identity::Identity;
 pub use crate::line::{Held, Release, Standing};
 pub use crate::session::Inbox;
 
-use crate::error::{Error, ErrorKind, Result, Step};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Fence;
 use crate::name::Name;
 

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use super::url::bad;
 use super::{Engine, Url};
+#[cfg(all(feature = "file", unix))]
+use crate::engines::file::open as file;
 use crate::error::Result;
+#[cfg(all(feature = "file", not(unix)))]
+use crate::error::{Error, ErrorKind, Step};
 
 type Open = fn(&Url) -> Result<Arc<dyn Engine>>;
 
@@ -44,7 +48,7 @@ const OPENERS: &[Opener] = &[
         feature: "",
         open: Some(crate::engines::memory::open),
     },
-    opener!(["file"], "file", crate::engines::file::open),
+    opener!(["file"], "file", file),
     opener!(REDIS, "redis", crate::engines::redis::open),
     opener!(["zookeeper"], "zookeeper", crate::engines::zookeeper::open),
     opener!(["etcd", "etcds"], "etcd", crate::engines::etcd::open),
@@ -62,6 +66,16 @@ const OPENERS: &[Opener] = &[
     opener!(["sqlite"], "sqlite", crate::engines::sql::open),
     opener!(["redlock"], "redlock", crate::engines::redis::redlock::open),
 ];
+
+/// `file:` where the system has not what it is made of.
+#[cfg(all(feature = "file", not(unix)))]
+fn file(url: &Url) -> Result<Arc<dyn Engine>> {
+    let what = format!(
+        "{url} needs the file locks and local sockets of a Unix, and this system has none: use sqlite:FILE for the \
+         processes of one machine, or memory: for one process (without a URL, LEASEHOLD_URL says which)"
+    );
+    Err(Error::new(ErrorKind::Unsupported, Step::Connect, what))
+}
 
 /// The engine a URL stands for. An empty one stands for `LEASEHOLD_URL`, and without that for `file:`.
 pub(crate) fn engine(text: &str) -> Result<(Url, Arc<dyn Engine>)> {

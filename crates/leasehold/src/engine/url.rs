@@ -216,7 +216,7 @@ impl fmt::Debug for Params {
 }
 
 /// A path as a URL has it: what would be taken for an escape or an option is escaped.
-#[cfg(any(feature = "file", feature = "sqlite"))]
+#[cfg(any(all(feature = "file", unix), feature = "sqlite"))]
 pub(crate) fn path_in_url(path: &std::path::Path) -> String {
     let path = path.to_string_lossy();
     path.replace('%', "%25").replace('?', "%3F")

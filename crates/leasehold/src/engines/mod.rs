@@ -4,7 +4,7 @@
 pub(crate) mod consul;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", unix))]
 pub(crate) mod file;
 pub(crate) mod memory;
 #[cfg(any(feature = "zookeeper", feature = "etcd", feature = "consul"))]

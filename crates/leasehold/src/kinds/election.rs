@@ -16,14 +16,14 @@ use crate::name::Name;
 /// One leader at a time, in terms: a term is a fence, and every later term is larger.
 ///
 /// The leader holds the [`strict`](Mutex::strict) mutex of the election's name. It shows what its client calls itself:
-/// [`Identity::called`] an address, a zone or a version, given to [`Options::identity`](crate::Options::identity).
+/// [`Identity::called`] an address, a zone or a version, given to [`ConnectOptions::identity`](crate::ConnectOptions::identity).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-/// use leasehold::{Identity, Options};
+/// use leasehold::{Identity, ConnectOptions};
 ///
 /// let me = Identity::of_this_process().called("http://10.0.0.7:8080");
-/// let client = Options::new().identity(me).connect("memory:").await?;
+/// let client = ConnectOptions::new().identity(me).connect("memory:").await?;
 /// let election = client.election("scheduler");
 /// let shown = election.lead(async |leadership| {
 ///     let leader = election.leader().await?.expect("this process leads");
@@ -239,9 +239,9 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Waits until the leader is asked to resign, as [`Guard::asked`].
-    pub async fn asked(&self) {
-        self.guard.asked().await;
+    /// Waits until the leader is asked to resign, as [`Guard::release_requested`].
+    pub async fn release_requested(&self) {
+        self.guard.release_requested().await;
     }
 
     /// Ends the term and says whether it had been lost before.

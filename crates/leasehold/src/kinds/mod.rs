@@ -5,6 +5,7 @@ mod barrier;
 mod cached;
 mod election;
 mod latch;
+mod lock_options;
 mod looks;
 mod multi;
 mod mutex;
@@ -29,6 +30,7 @@ pub(crate) use self::cached::Layer;
 pub use self::cached::{Cached, LoadError};
 pub use self::election::{Election, Leader, Leaders, Leadership};
 pub use self::latch::Latch;
+pub use self::lock_options::LockOptions;
 pub use self::multi::{Multi, MultiGuard};
 pub use self::mutex::Mutex;
 pub use self::once::{Done, Once, OnceError, Ran};
@@ -188,6 +190,15 @@ impl std::fmt::Debug for Handle {
 /// The methods that set terms, the same on every kind.
 macro_rules! terms {
     () => {
+        crate::kinds::terms!(setters);
+
+        /// All terms at once, in place of those of the client; what makes the lock re-entrant stays.
+        pub fn options(mut self, options: &crate::LockOptions) -> Self {
+            options.apply(&mut self.0.terms);
+            self
+        }
+    };
+    (setters) => {
         /// How long the lock lasts after a renewal that got through: 20 ms to 24 h, 10 s unless set. A dead holder
         /// blocks others for at most this long.
         pub fn lease(mut self, lease: std::time::Duration) -> Self {
@@ -221,9 +232,15 @@ macro_rules! terms {
         }
 
         /// Every task goes to the engine by itself: first come, first served across all processes, at the price of a
-        /// round trip each. Otherwise tasks of one process may take a few turns in a row ([`Bound`](crate::Bound)).
+        /// round trip each. Otherwise tasks of one process may take a few turns in a row ([`TurnBound`](crate::TurnBound)).
         pub fn strict(mut self) -> Self {
             self.0.terms.strict = true;
+            self
+        }
+
+        /// How long a grant may stay in this process, from task to task, while another process waits.
+        pub fn bound(mut self, bound: crate::TurnBound) -> Self {
+            self.0.terms.bound = bound;
             self
         }
     };

@@ -47,7 +47,7 @@ impl Mutex {
     ///
     /// # Ordering
     /// First come, first served between processes; tasks of one process may take turns in a row within the client's
-    /// [`Bound`](crate::Bound), in order of arrival, unless [`strict`](Self::strict).
+    /// [`TurnBound`](crate::TurnBound), in order of arrival, unless [`strict`](Self::strict).
     /// # Cancel safety
     /// Dropping the future gives up the place; a claim already sent is withdrawn in the background.
     /// # Errors

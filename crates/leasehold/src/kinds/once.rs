@@ -57,6 +57,7 @@ struct Parts {
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ran<T> {
     /// This request did the work.
     Done(T),
@@ -83,6 +84,7 @@ pub struct Done {
 }
 
 /// Why a run failed.
+#[non_exhaustive]
 pub enum OnceError<T, E> {
     /// The work failed: it does not count as done.
     Work(E),

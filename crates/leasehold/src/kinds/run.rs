@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Step};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
 /// # let client = leasehold::connect("memory:").await?;
 /// let mutex = client.mutex("x");
-/// let failed = mutex.run(async |_| client.evict("x", None, "a test").await.is_ok()).await.unwrap_err();
+/// let failed = mutex.run(async |_| client.evict("x", "a test").await.is_ok()).await.unwrap_err();
 /// assert!(failed.error.is_lost());
 /// assert_eq!(failed.done, Some(true));
 /// # Ok(()) }

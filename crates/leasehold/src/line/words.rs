@@ -54,6 +54,7 @@ pub struct Place {
 
 /// Where a claim stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Standing {
     /// It holds the lock.
     Held(Held),
@@ -72,6 +73,7 @@ pub enum Standing {
 
 /// The grant of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Held {
     /// The first fence of a block that belongs to this grant alone.
     pub fence: Fence,
@@ -81,8 +83,26 @@ pub struct Held {
     pub wanted: bool,
 }
 
+impl Held {
+    /// A grant with a block of so many fences from `fence` on; whether a claim waits behind.
+    ///
+    /// ```
+    /// use leasehold::engine::{FENCE_BLOCK, Held};
+    /// let held = Held::new(leasehold::Fence::new(7), FENCE_BLOCK, false);
+    /// assert_eq!(held.fence.get(), 7);
+    /// ```
+    pub const fn new(fence: Fence, block: u32, wanted: bool) -> Self {
+        Self {
+            fence,
+            block,
+            wanted,
+        }
+    }
+}
+
 /// The answer to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Release {
     /// It was in the line, and is no longer.
     Released,

@@ -18,12 +18,12 @@ use crate::fence::Fence;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
 /// let client = leasehold::connect("memory:").await?;
 /// let guard = client.mutex("x").lock().await?;
-/// assert_eq!(guard.state(), leasehold::State::Valid);
+/// assert_eq!(guard.state(), leasehold::GuardState::Valid);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum GuardState {
     /// Renewals get through.
     Valid,
     /// Renewals are failing; the lease has not ended yet. Finish quickly or stop.
@@ -143,7 +143,7 @@ impl Grant {
 
     /// A renewal got through. Does nothing for a grant that has already ended: a loss is never taken back.
     pub(crate) fn extend(&self, until: Micros) {
-        if self.state() != State::Lost {
+        if self.state() != GuardState::Lost {
             let _ = self.until.fetch_max(until, Ordering::AcqRel);
         }
     }
@@ -158,17 +158,17 @@ impl Grant {
     }
 
     /// Looks at the clock: the lease ends whether or not a task ran to notice.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> GuardState {
         if self.lost.get().is_some() {
-            return State::Lost;
+            return GuardState::Lost;
         }
         if self.clock.now() >= self.until() {
             self.lose(Ended::Expired);
-            return State::Lost;
+            return GuardState::Lost;
         }
         match self.unsure.load(Ordering::Acquire) {
-            true => State::Unsure,
-            false => State::Valid,
+            true => GuardState::Unsure,
+            false => GuardState::Valid,
         }
     }
 
@@ -179,7 +179,7 @@ impl Grant {
     /// Cancelled when the grant is lost, also if that was before the token was made.
     pub(crate) fn token(&self) -> &CancellationToken {
         let token = self.token.get_or_init(CancellationToken::new);
-        if self.state() == State::Lost {
+        if self.state() == GuardState::Lost {
             token.cancel();
         }
         token
@@ -190,7 +190,7 @@ impl Grant {
         // Tokio's timers stand still in suspend, so no sleep is long.
         const LONGEST: Micros = 60_000_000;
         let token = self.token();
-        while self.state() != State::Lost {
+        while self.state() != GuardState::Lost {
             let wake = self.until().min(self.clock.now() + LONGEST);
             tokio::select! {
                 () = token.cancelled() => {}
@@ -205,7 +205,7 @@ impl Grant {
 
     pub(crate) fn remaining(&self) -> Duration {
         match self.state() {
-            State::Lost => Duration::ZERO,
+            GuardState::Lost => Duration::ZERO,
             _ => Duration::from_micros(self.until().saturating_sub(self.clock.now())),
         }
     }
@@ -264,9 +264,9 @@ mod tests {
     fn a_grant_that_was_not_renewed_in_time_is_unsure_until_it_is() {
         let grant = grant(&Clock::simulated(), Micros::MAX);
         grant.set_unsure(true);
-        assert_eq!(grant.state(), State::Unsure);
+        assert_eq!(grant.state(), GuardState::Unsure);
         grant.set_unsure(false);
-        assert_eq!(grant.state(), State::Valid);
+        assert_eq!(grant.state(), GuardState::Valid);
     }
 
     /// The wait sleeps at most a minute at a time, and goes on until the end.

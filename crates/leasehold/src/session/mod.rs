@@ -14,7 +14,7 @@ mod release;
 mod table;
 mod timeout;
 
-pub use self::grant::State;
+pub use self::grant::GuardState;
 pub(crate) use self::grant::{Grant, GrantObserver};
 pub use self::inbox::Inbox;
 pub(crate) use self::manager::Manager;

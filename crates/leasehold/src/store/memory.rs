@@ -10,7 +10,7 @@ use super::{Entry, FENCE_KEPT, Fenced, Store};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::Url;
 use crate::error::Result;
-use crate::fence::{Fence, Stale};
+use crate::fence::{Fence, StaleFence};
 use crate::name::Name;
 use crate::sync::Shared;
 
@@ -102,7 +102,7 @@ impl MemoryStore {
         });
         if cell.fence > fence {
             let (shown, seen) = (fence, cell.fence);
-            return Err(Stale { shown, seen });
+            return Err(StaleFence { shown, seen });
         }
         cell.fence = fence;
         Ok(change(cell, now))

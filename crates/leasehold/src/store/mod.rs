@@ -1,7 +1,7 @@
 //! A small place that remembers: values by name, each guarded by the fence of the lock of the same name.
 //!
 //! A [`Client`](crate::Client) has the store of its own URL (`memory:`, `redis:`, `postgres:`, `mysql:`, `sqlite:`); with an
-//! engine that has none, [`Options::store`](crate::Options::store) names another. [`Stock`](crate::Stock),
+//! engine that has none, [`ConnectOptions::store`](crate::ConnectOptions::store) names another. [`Stock`](crate::Stock),
 //! [`Once`](crate::Once), [`Latch`](crate::Latch), [`Barrier`](crate::Barrier) and `Cached` keep their state there.
 //!
 //! # Contract
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 pub use self::memory::MemoryStore;
 use crate::engine::Url;
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::fence::{Fence, Stale};
+use crate::fence::{Fence, StaleFence};
 use crate::guard::Guard;
 use crate::name::Name;
 
@@ -30,7 +30,7 @@ use crate::name::Name;
 pub const FENCE_KEPT: Duration = Duration::from_secs(3600);
 
 /// The answer to a fence: what was asked for, or which larger fence was shown before.
-pub type Fenced<T> = std::result::Result<T, Stale>;
+pub type Fenced<T> = std::result::Result<T, StaleFence>;
 
 /// Values by name, guarded by fences.
 ///
@@ -127,7 +127,7 @@ pub(crate) fn of(url: &Url) -> Result<Arc<dyn Store>> {
         other => {
             let what = format!(
                 "{other:?} has no store of values: give one of memory:, redis:, postgres:, mysql: or sqlite: (with the \
-                 cargo feature of that name) to Options::store, beside the engine of the locks"
+                 cargo feature of that name) to ConnectOptions::store, beside the engine of the locks"
             );
             Err(Error::new(ErrorKind::Unsupported, Step::Store, what))
         }
@@ -135,7 +135,7 @@ pub(crate) fn of(url: &Url) -> Result<Arc<dyn Store>> {
 }
 
 /// The error for a fence that was refused: the caller's lock was lost.
-pub(crate) fn lost(stale: Stale, key: &Name) -> Error {
+pub(crate) fn lost(stale: StaleFence, key: &Name) -> Error {
     let what = format!("the store refused the write: {stale}");
     Error::new(ErrorKind::Lost, Step::Store, what).of(key)
 }

@@ -9,7 +9,7 @@ use crate::claim::Mode;
 use crate::clock::micros;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
-use crate::session::{Grant, Parked, State as Validity};
+use crate::session::{Grant, GuardState as Validity, Parked};
 
 impl Queue {
     /// A turn ended: hand the grant over, keep it, or give it back. Looks at the clock, so that the grant knows

@@ -1,7 +1,7 @@
 //! One queue per name inside this process: tasks take turns at a grant, and only the first of them goes to the engine.
 //!
 //! A grant is handed from task to task in memory, without bound while no other session wants the name and within a
-//! [`Bound`] while one does. Readers share a read grant under the same bound. Each turn has its own fence.
+//! [`TurnBound`] while one does. Readers share a read grant under the same bound. Each turn has its own fence.
 //!
 //! Everything half-done is a value whose `Drop` passes it on: a [`Turn`] ends, an `EngineTurn` lets the next task go to
 //! the engine. So a future may be dropped at any await.
@@ -32,27 +32,27 @@ use crate::sync::Shared;
 /// ends first.
 ///
 /// ```
-/// use leasehold::Bound;
+/// use leasehold::TurnBound;
 /// use std::time::Duration;
-/// assert_eq!(Bound::default(), Bound::new(64, Duration::from_millis(10)));
+/// assert_eq!(TurnBound::default(), TurnBound::new(64, Duration::from_millis(10)));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Bound {
+pub struct TurnBound {
     /// Turns in a row.
     pub turns: u32,
     /// Time since the grant.
     pub time: Duration,
 }
 
-impl Bound {
+impl TurnBound {
     /// At most `turns` turns and at most `time`.
     pub const fn new(turns: u32, time: Duration) -> Self {
         Self { turns, time }
     }
 }
 
-impl Default for Bound {
+impl Default for TurnBound {
     fn default() -> Self {
         Self::new(64, Duration::from_millis(10))
     }
@@ -61,18 +61,13 @@ impl Default for Bound {
 /// The turns of one client. They live as long as a client or a handle; then what lingers is given back.
 pub(crate) struct Turns {
     manager: Arc<Manager>,
-    bound: Bound,
     queues: Arc<Queues>,
 }
 
 impl Turns {
     /// `queues` are those that the manager tells of its grants.
-    pub(crate) fn new(manager: Arc<Manager>, bound: Bound, queues: Arc<Queues>) -> Arc<Self> {
-        Arc::new(Self {
-            manager,
-            bound,
-            queues,
-        })
+    pub(crate) fn new(manager: Arc<Manager>, queues: Arc<Queues>) -> Arc<Self> {
+        Arc::new(Self { manager, queues })
     }
 
     /// The queue of a name; it lives as long as a task uses it. A name that has a queue is known to be good.
@@ -158,7 +153,7 @@ mod tests {
         let who = Identity::of_this_process();
         let queues = Arc::<Queues>::default();
         let manager = Manager::open(&engine, &who, &clock, queues.clone()).await;
-        Turns::new(manager.unwrap(), Bound::default(), queues)
+        Turns::new(manager.unwrap(), queues)
     }
 
     fn asks(lease: Duration) -> Request {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::request::Request;
 use super::state::{Active, State, Wake, Wakes, reenter};
 use super::turn::{EngineTurn, Turn};
-use super::{Bound, Queues, Turns};
+use super::{Queues, Turns};
 use crate::claim::{Claim, Mode};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -18,7 +18,6 @@ use crate::sync::Shared;
 pub(crate) struct Queue {
     name: Name,
     pub(super) manager: Arc<Manager>,
-    pub(super) bound: Bound,
     queues: Arc<Queues>,
     /// Alive while a client or a handle is: without one a grant need not linger.
     pub(super) turns: Weak<Turns>,
@@ -41,7 +40,6 @@ impl Queue {
         Arc::new(Self {
             name,
             manager: turns.manager.clone(),
-            bound: turns.bound,
             queues: turns.queues.clone(),
             turns: Arc::downgrade(turns),
             state: Shared::default(),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Bound;
 use super::owner::Who;
 use super::queue::Queue;
 use super::request::Request;
@@ -16,7 +15,7 @@ use crate::claim::Mode;
 use crate::clock::{Micros, micros};
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::session::{Confirmed, Grant, Parked, State as Validity};
+use crate::session::{Confirmed, Grant, GuardState as Validity, Parked};
 
 /// Everything under the queue's lock.
 #[derive(Default)]
@@ -110,19 +109,17 @@ impl State {
                 return;
             };
             let request = &first.request;
-            let bound = queue.bound;
-            let wake =
-                if let Some(active) = self.actives.iter_mut().find(|a| a.serves(request, bound)) {
-                    let Some(turn) = active.turn(queue, request) else {
-                        return;
-                    };
-                    Wake::Turn(turn)
-                } else if self.actives.iter().any(|a| a.will_serve(request, bound)) {
+            let wake = if let Some(active) = self.actives.iter_mut().find(|a| a.serves(request)) {
+                let Some(turn) = active.turn(queue, request) else {
                     return;
-                } else {
-                    self.at_engine = Some(request.confirmed.clone());
-                    Wake::Engine(EngineTurn::new(queue))
                 };
+                Wake::Turn(turn)
+            } else if self.actives.iter().any(|a| a.will_serve(request)) {
+                return;
+            } else {
+                self.at_engine = Some(request.confirmed.clone());
+                Wake::Engine(EngineTurn::new(queue))
+            };
             wakes.extend(self.waiting.pop_front().map(|first| (first.tell, wake)));
         }
     }
@@ -159,10 +156,7 @@ impl State {
         if self.at_engine.is_some() || !self.waiting.is_empty() {
             return None;
         }
-        let active = self
-            .actives
-            .iter_mut()
-            .find(|a| a.serves(request, queue.bound))?;
+        let active = self.actives.iter_mut().find(|a| a.serves(request))?;
         active.turn(queue, request)
     }
 
@@ -288,17 +282,18 @@ impl Active {
     }
 
     /// Whether this grant can serve the request right now.
-    fn serves(&self, request: &Request, bound: Bound) -> bool {
+    fn serves(&self, request: &Request) -> bool {
         let free = self.users.is_empty() || (self.mode == Mode::Read);
         free && !self.settling
             && self.idle.as_ref().is_none_or(|idle| idle.kept.reusable)
-            && self.will_serve(request, bound)
+            && self.will_serve(request)
             && self.grant.state() != Validity::Lost
     }
 
     /// Whether this grant can serve the request once its present turn ends. Waiting tasks are looked at again when the grant
     /// is lost, so this does not read the clock.
-    fn will_serve(&self, request: &Request, bound: Bound) -> bool {
+    fn will_serve(&self, request: &Request) -> bool {
+        let bound = request.terms.bound;
         let within = !self.grant.is_wanted()
             || (self.grant.turns() < bound.turns && self.grant.age() < bound.time);
         self.shared

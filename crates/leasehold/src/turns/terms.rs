@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::TurnBound;
 use super::owner::Owner;
 use crate::error::{Error, ErrorKind, Result, Step};
 
@@ -17,6 +18,7 @@ pub(crate) struct Terms {
     pub(crate) min_hold: Duration,
     pub(crate) linger: Duration,
     pub(crate) strict: bool,
+    pub(crate) bound: TurnBound,
     pub(crate) reentrant: Reentrant,
 }
 
@@ -37,6 +39,7 @@ impl Default for Terms {
             min_hold: Duration::ZERO,
             linger: Duration::ZERO,
             strict: false,
+            bound: TurnBound::default(),
             reentrant: Reentrant::No,
         }
     }

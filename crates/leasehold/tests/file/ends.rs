@@ -7,7 +7,7 @@ async fn a_directory_removed_underneath_is_a_loss_and_then_a_new_start() {
     let dir = temp();
     let path = dir.path().join("d");
     let url = format!("file:{}", path.display());
-    let a = Options::new()
+    let a = ConnectOptions::new()
         .lease(Duration::from_millis(900))
         .connect(&url)
         .await
@@ -17,7 +17,7 @@ async fn a_directory_removed_underneath_is_a_loss_and_then_a_new_start() {
     let _ = tokio::time::timeout(Duration::from_secs(10), held.lost())
         .await
         .expect("told");
-    assert_eq!(held.state(), State::Lost);
+    assert_eq!(held.state(), GuardState::Lost);
     let b = client(&path).await;
     let again = a.mutex("x").lock().await.unwrap();
     assert!(
@@ -43,7 +43,7 @@ async fn a_claim_right_after_the_directory_was_removed_excludes() {
 #[tokio::test]
 async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
     let dir = temp();
-    let engine = File::at(dir.path().join("d"), Clock::boot()).unwrap();
+    let engine = File::new(dir.path().join("d"), Clock::boot()).unwrap();
     let ((a, told), (b, _)) = (session(&engine).await, session(&engine).await);
     for gone in ["d", "d/sessions"] {
         let (held, other) = (Arc::new(claim("x")), claim("x"));
@@ -71,7 +71,7 @@ async fn a_session_whose_directory_was_removed_is_down_and_begins_anew() {
 #[tokio::test]
 async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let (dead, _) = session(&engine).await;
     let (next, told) = session(&engine).await;
     let (last, told_last) = session(&engine).await;
@@ -109,7 +109,7 @@ async fn a_dead_session_is_noticed_at_once_by_tries_and_by_waiters() {
 #[tokio::test]
 async fn a_grant_skips_dead_waiters() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let (holder, _) = session(&engine).await;
     let (dead, _) = session(&engine).await;
     let (last, told) = session(&engine).await;

@@ -80,7 +80,7 @@ async fn a_file_that_is_not_ours_is_reported_and_left_alone() {
 #[tokio::test]
 async fn keeps_few_files_open_however_many_names() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let (a, _) = session(&engine).await;
     let claims: Vec<_> = (0..1_000)
         .map(|n| Arc::new(claim(&format!("n{n}"))))
@@ -108,7 +108,7 @@ async fn keeps_few_files_open_however_many_names() {
 async fn works_in_a_directory_with_a_long_path() {
     let dir = temp();
     let deep = dir.path().join("long/".repeat(30));
-    let engine = File::at(&deep, Clock::boot()).unwrap();
+    let engine = File::new(&deep, Clock::boot()).unwrap();
     let ((a, _), (b, told)) = (session(&engine).await, session(&engine).await);
     let (held, waits) = (claim("x"), claim("x"));
     let _ = a.claim(&held).await.unwrap();
@@ -120,7 +120,7 @@ async fn works_in_a_directory_with_a_long_path() {
 #[tokio::test]
 async fn a_session_that_was_never_closed_leaves_no_idle_file() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let ((a, _), claim) = (session(&engine).await, claim("x"));
     let _ = a.claim(&claim).await.unwrap();
     let _ = a.release(&claim, 1).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_session_that_was_never_closed_leaves_no_idle_file() {
 #[tokio::test]
 async fn files_of_a_killed_process_are_cleared_away() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let (dead, _) = session(&engine).await;
     let _ = dead.claim(&claim("x")).await.unwrap();
     drop(dead);

@@ -57,7 +57,7 @@ async fn an_eviction_is_told_and_leaves_a_trace() {
     let dir = temp();
     let (a, b) = (client(dir.path()).await, client(dir.path()).await);
     let held = a.mutex("x").lock().await.unwrap();
-    assert_eq!(b.evict("x", None, "the job\nhangs").await.unwrap(), 1);
+    assert_eq!(b.evict("x", "the job\nhangs").await.unwrap(), 1);
     let _ = tokio::time::timeout(Duration::from_secs(10), held.lost())
         .await
         .expect("told");
@@ -69,15 +69,15 @@ async fn an_eviction_is_told_and_leaves_a_trace() {
         trace.contains("\"x\"") && trace.contains(&held.fence().to_string()),
         "{trace}"
     );
-    assert_eq!(b.evict("x", None, "again").await.unwrap(), 0);
-    assert_eq!(b.evict("never", None, "again").await.unwrap(), 0);
+    assert_eq!(b.evict("x", "again").await.unwrap(), 0);
+    assert_eq!(b.evict("never", "again").await.unwrap(), 0);
 }
 
 /// The kernel queues ten datagrams per socket: a burst of grants must not wait for heartbeats.
 #[tokio::test]
 async fn a_burst_of_grants_arrives() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let ((a, _), (b, told)) = (session(&engine).await, session(&engine).await);
     let names: Vec<_> = (0..200).map(|n| format!("n{n}")).collect();
     let held: Vec<_> = names.iter().map(|name| claim(name)).collect();
@@ -97,7 +97,7 @@ async fn a_burst_of_grants_arrives() {
 #[tokio::test]
 async fn garbage_in_the_socket_is_ignored() {
     let dir = temp();
-    let engine = File::at(dir.path(), Clock::boot()).unwrap();
+    let engine = File::new(dir.path(), Clock::boot()).unwrap();
     let ((a, _), (b, told)) = (session(&engine).await, session(&engine).await);
     let stranger = std::os::unix::net::UnixDatagram::unbound().unwrap();
     for socket in files(&dir.path().join("sessions")) {
@@ -128,7 +128,7 @@ async fn fences_grow_though_the_file_is_gone_and_the_wall_clock_went_back() {
     before.skip(Duration::from_secs(3_600));
     let mut fences = Vec::new();
     for clock in [before, after] {
-        let engine = File::at(dir.path(), clock).unwrap();
+        let engine = File::new(dir.path(), clock).unwrap();
         let ((a, _), claim) = (session(&engine).await, claim("x"));
         let Standing::Held(held) = a.claim(&claim).await.unwrap() else {
             panic!("not held");

@@ -1,5 +1,5 @@
 //! The `file` engine through the public API: two clients on one directory.
-#![cfg(feature = "file")]
+#![cfg(all(feature = "file", unix))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod ends;
@@ -19,7 +19,7 @@ use leasehold::engine::{
     Standing,
 };
 use leasehold::line::{Line, Moment, What};
-use leasehold::{Client, ErrorKind, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Name, Released};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -32,7 +32,11 @@ fn temp() -> TempDir {
 
 async fn client(dir: &Path) -> Client {
     let url = format!("file:{}", dir.display());
-    Options::new().lease(LEASE).connect(&url).await.unwrap()
+    ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&url)
+        .await
+        .unwrap()
 }
 
 /// A bare session, and what it was told.

@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Feeds one history to the engine and to the rule itself; every answer must be the same.
 async fn agree(steps: Vec<Step>) {
     let (dir, clock) = (temp(), Clock::simulated());
-    let engine = File::at(dir.path(), clock.clone()).unwrap();
+    let engine = File::new(dir.path(), clock.clone()).unwrap();
     let sessions = [session(&engine).await.0, session(&engine).await.0];
     let ids = [SessionId::from_u128(1), SessionId::from_u128(2)];
     let names = ["a", "A"].map(|name| Name::new(name).unwrap());

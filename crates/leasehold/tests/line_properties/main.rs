@@ -151,7 +151,7 @@ impl Run<'_> {
                 Answer::Claim(Ok(Standing::Held(_))) => "claim: held",
                 Answer::Claim(Ok(Standing::Waiting { .. })) => "claim: waiting",
                 Answer::Claim(Ok(Standing::Busy)) => "claim: busy",
-                Answer::Claim(Ok(Standing::Gone)) => {
+                Answer::Claim(Ok(_)) => {
                     panic!("a claim is never gone")
                 }
                 Answer::Claim(Err(Refusal::Capacity(_))) => "refused: capacity",
@@ -162,7 +162,7 @@ impl Run<'_> {
                 Answer::Heartbeat(Standing::Waiting { .. }) => "heartbeat: waiting",
                 Answer::Heartbeat(_) => "heartbeat: gone",
                 Answer::Release(Release::Released) => "release: released",
-                Answer::Release(Release::Gone) => "release: gone",
+                Answer::Release(_) => "release: gone",
                 Answer::Nothing => "sweep or evict",
             },
         );

@@ -225,11 +225,7 @@ impl Oracle {
     }
 
     fn held(&self, fence: Fence) -> Held {
-        Held {
-            fence,
-            block: FENCE_BLOCK,
-            wanted: self.waiting() > 0,
-        }
+        Held::new(fence, FENCE_BLOCK, self.waiting() > 0)
     }
 }
 

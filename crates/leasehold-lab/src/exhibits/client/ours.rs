@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{Clock, Query, Url, ZooKeeper};
-use leasehold::{Client, Guard, Name, Options, Released};
+use leasehold::{Client, ConnectOptions, Guard, Name, Released};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::on_zookeeper::call;
@@ -23,7 +23,7 @@ pub(super) struct Ours {
 impl Ours {
     pub(super) async fn connect(url: &str, who: &str, lease: Duration) -> Outcome<Self> {
         let identity = leasehold::engine::Identity::of_this_process().called(who);
-        let options = Options::new().lease(lease).identity(identity);
+        let options = ConnectOptions::new().lease(lease).identity(identity);
         Ok(Self {
             client: options.connect(url).await?,
             guard: None,
@@ -134,9 +134,9 @@ impl Crowd {
         note_grant(&self.log, 0, &guard);
         self.holder = Some((0, guard));
         for op in 1..=count {
-            let options = Options::new().lease(self.lease);
+            let options = ConnectOptions::new().lease(self.lease);
             // One session each, of this lease: an engine that does not know it opens another, and pings it too.
-            let engine = ZooKeeper::at(&Url::parse(&self.url)?)?.lease(self.lease);
+            let engine = ZooKeeper::from_url(&Url::parse(&self.url)?)?.lease(self.lease);
             let client = options.open(Arc::new(engine)).await?;
             let (log, tell) = (self.log.of(format!("crowd/{op}")), self.granted.0.clone());
             log.note(op, call());

@@ -354,6 +354,6 @@ fn weight(kind: Option<Kind>, want: Want) -> (u32, bool) {
 }
 
 fn told(guard: &leasehold::Guard) -> Told {
-    let token = guard.cancellation_token();
-    Told(Box::new(move || token.is_cancelled()))
+    let signal = guard.loss_signal();
+    Told(Box::new(move || signal.is_lost()))
 }

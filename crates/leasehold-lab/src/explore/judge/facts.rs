@@ -259,7 +259,7 @@ impl State {
             let asked = hold
                 .taken
                 .upgrade()
-                .is_none_or(|taken| taken.guards()[hold.index].is_asked());
+                .is_none_or(|taken| taken.guards()[hold.index].is_release_requested());
             if fact.asked.is_some_and(|(when, _)| when < self.now())
                 && !asked
                 && self.is_valid(hold)

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold::engine::{ClaimId, Clock, Micros, RW_CAPACITY};
-use leasehold::{Guard, MultiGuard, State as Validity, WriteGuard};
+use leasehold::{Guard, GuardState as Validity, MultiGuard, WriteGuard};
 
 pub use self::asks::{Ask, AskId, End};
 use self::facts::Fact;

@@ -253,7 +253,7 @@ impl World {
         let said = match standing {
             Standing::Held(Held { fence, .. }) => Said::Held(fence.get()),
             Standing::Waiting { .. } => Said::Waiting,
-            Standing::Busy | Standing::Gone => Said::Gone,
+            _ => Said::Gone,
         };
         if state.clients[who].phase == Phase::Asking {
             self.send(state, Message::Reply { who, sent, said });

@@ -33,9 +33,9 @@ async fn a_frozen_agent_leaves_one_holder_of_a_shared_lock() {
     let server = Consul::start();
     let door = Proxy::before(server.port());
     let ours = format!("consul://127.0.0.1:{}?layout=consul", door.port);
-    let ours = Options::new().lease(LEASE).connect(&ours).await;
+    let ours = ConnectOptions::new().lease(LEASE).connect(&ours).await;
     let other = format!("{}?layout=consul", server.url());
-    let other = Options::new().lease(LONG).connect(&other).await;
+    let other = ConnectOptions::new().lease(LONG).connect(&other).await;
     let (ours, other) = (ours.expect("connected"), other.expect("connected"));
     let guard = ours.mutex("f").lock().await.expect("free");
     let permit = ours.semaphore("p", 2).acquire_many(2).await.expect("free");
@@ -70,7 +70,7 @@ async fn a_server_that_stands_still_takes_no_lock() {
         false => Err(format!("{:?}", guard.state())),
     })
     .await;
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
 }
 
@@ -86,10 +86,10 @@ async fn a_server_that_is_killed_comes_back_with_its_locks() {
     let next = waiter(&other, "k");
     line(&other, "k", 1, 1).await;
     server.kill();
-    is(&guard, State::Unsure).await;
+    is(&guard, GuardState::Unsure).await;
     server.restart();
     server.ready();
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert!(!next.is_finished(), "two holders");
     let fence = guard.fence();
     assert_eq!(guard.release().await.expect("released"), Released::Released);
@@ -181,7 +181,7 @@ async fn many_locks_share_a_few_connections() {
     // Those that were ever made: each prefix has one that waits for its first name, and another once it has two.
     let connections = door.connections();
     assert!(connections <= 100, "{connections} connections");
-    assert!(held.iter().all(|guard| guard.state() == State::Valid));
+    assert!(held.iter().all(|guard| guard.state() == GuardState::Valid));
 }
 
 /// A key in the line that no session has is no claim: it is in no claim's way.

@@ -6,7 +6,7 @@ mod three;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, Guard, GuardState, Name, Released};
 use leasehold_testkit::poll::{PATIENCE, eventually as until};
 use leasehold_testkit::proxy::{Fate, Proxy, Way};
 use leasehold_testkit::servers::consul::{Consul, Three};
@@ -21,7 +21,7 @@ async fn client(url: &str) -> Client {
 
 async fn patient(url: &str, lease: Duration) -> Client {
     let url = format!("{url}/locks");
-    let opened = Options::new().lease(lease).connect(&url).await;
+    let opened = ConnectOptions::new().lease(lease).connect(&url).await;
     opened.expect("connected")
 }
 
@@ -31,7 +31,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Waits until a guard is in this state.
-async fn is(guard: &Guard, state: State) {
+async fn is(guard: &Guard, state: GuardState) {
     until("the state", async || match guard.state() {
         now if now == state => Ok(()),
         now => Err(format!("{now:?}, {state:?} wanted")),

@@ -20,7 +20,7 @@ async fn a_leader_that_dies_is_survived() {
         }
     })
     .await;
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert!(!next.is_finished(), "two holders");
     let released = soon("released", guard.release()).await;
     assert_eq!(released.expect("released"), Released::Released);
@@ -65,7 +65,7 @@ async fn a_client_leaves_a_member_that_says_nothing() {
     let deadline = guard.deadline();
     until("renewed elsewhere", async || {
         match (guard.deadline() > deadline, guard.state()) {
-            (true, State::Valid) => Ok(()),
+            (true, GuardState::Valid) => Ok(()),
             seen => Err(format!("{seen:?}")),
         }
     })
@@ -91,5 +91,5 @@ async fn a_holder_at_a_frozen_leader_is_told_before_another_is_let_in() {
     let next = lost_before_granted(&guard, next).await;
     three.members[leads].resume();
     assert_eq!(guard.release().await.expect("a release"), Released::WasLost);
-    is(&next, State::Valid).await;
+    is(&next, GuardState::Valid).await;
 }

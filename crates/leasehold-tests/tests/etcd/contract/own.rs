@@ -2,7 +2,7 @@
 
 use super::*;
 use leasehold::engine::{Query, Url};
-use leasehold::{ErrorKind, Name, Options};
+use leasehold::{ConnectOptions, ErrorKind, Name};
 
 fn one() -> &'static Etcd {
     static SERVER: OnceLock<Etcd> = OnceLock::new();
@@ -84,7 +84,7 @@ async fn a_login_is_asked_for_and_never_shown() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error() {
     let port = leasehold_testkit::servers::free_port();
-    let options = Options::new().lease(LEASE);
+    let options = ConnectOptions::new().lease(LEASE);
     let opened = options.connect(&format!("etcd://127.0.0.1:{port}")).await;
     let error = opened.expect_err("no server listens");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -13,7 +13,7 @@ async fn a_leader_that_dies_is_survived() {
     line(&other, "l", 1, 1).await;
     cluster.leader().kill();
     let fence = guard.fence();
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert!(!next.is_finished(), "two holders");
     let released = soon("released", guard.release()).await;
     assert_eq!(released.expect("released"), Released::Released);
@@ -78,7 +78,7 @@ async fn moves(lease: Duration, fate: Fate) {
         let moved = passed().zip(&before).enumerate();
         let moved = moved.filter(|(door, (now, before))| *door != at && now > before);
         match (moved.count(), guard.deadline() > deadline, guard.state()) {
-            (1.., true, State::Valid) => Ok(()),
+            (1.., true, GuardState::Valid) => Ok(()),
             seen => Err(format!("{seen:?}")),
         }
     })

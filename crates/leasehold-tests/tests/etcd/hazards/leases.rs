@@ -85,7 +85,7 @@ async fn a_waiter_whose_lease_is_revoked_joins_again() {
     let lease = waits.and_then(|key| key.rsplit_once('/')?.1.split('-').next());
     let _ = server.say(&["lease", "revoke", lease.expect("a waiter")]);
     line(&other, "w", 1, 1).await;
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(held.release().await.expect("released"), Released::Released);
     drop(granted(next).await);
     line(&other, "w", 0, 0).await;
@@ -174,7 +174,7 @@ async fn a_restart_keeps_what_is_held() {
     server.kill();
     server.restart();
     server.ready();
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     let other = client(&server.url()).await;
     assert!(other.mutex("k").try_lock().await.expect("a try").is_none());
     assert_eq!(guard.release().await.expect("released"), Released::Released);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Options};
+use leasehold::{Client, ConnectOptions};
 use leasehold_testkit::servers::redis::Redis;
 
 async fn client(server: &Redis, options: &str) -> Client {
     let url = format!("{}?layout=redisson{options}", server.url());
-    let options = Options::new().lease(Duration::from_secs(5));
+    let options = ConnectOptions::new().lease(Duration::from_secs(5));
     options.connect(&url).await.expect("connected")
 }
 
@@ -86,10 +86,7 @@ async fn readers_have_an_end_and_are_evicted_together() {
     let client = client(&server, "").await;
     let refused = client.rwlock("x").read().await.expect_err("one too many");
     assert!(refused.to_string().contains("20000 claims"), "{refused}");
-    assert_eq!(
-        client.evict("x", None, "a test").await.expect("evicted"),
-        19_999
-    );
+    assert_eq!(client.evict("x", "a test").await.expect("evicted"), 19_999);
     drop(client.rwlock("x").write().await.expect("free"));
     let worked = worked(&server) - before;
     assert!(worked < 15.0, "{worked} s");

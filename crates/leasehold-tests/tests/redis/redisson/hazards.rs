@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, Name, Options, Released};
+use leasehold::{Client, ConnectOptions, Name, Released};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::redis::Redis;
@@ -18,7 +18,7 @@ fn server() -> &'static Redis {
 
 async fn client(server: &Redis, options: &str) -> Client {
     let url = format!("{}?layout=redisson{options}", server.url());
-    let connected = Options::new().lease(LEASE).connect(&url).await;
+    let connected = ConnectOptions::new().lease(LEASE).connect(&url).await;
     connected.expect("connected")
 }
 

@@ -14,7 +14,7 @@ fn nodes() -> &'static Nodes {
 
 fn subject() -> Subject {
     let url = Url::parse(&nodes().url()).expect("a URL");
-    let mut subject = Subject::new(Redlock::new(&url).expect("an engine"));
+    let mut subject = Subject::new(Redlock::from_url(&url).expect("an engine"));
     // A majority has a quarter of the lease to answer.
     subject.lease = Duration::from_millis(2500);
     subject

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Options, State};
+use leasehold::{ConnectOptions, GuardState};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 use leasehold_testkit::servers::redlock::Nodes;
@@ -38,7 +38,10 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
         let rule = "ACL SETUSER spy on >x resetchannels &lh:* ~lh:* +@read +publish -@write";
         assert_eq!(node.cli(rule).trim(), "OK");
     }
-    let connected = Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&nodes.url())
+        .await;
     let (client, name) = (connected.expect("connected"), fresh_name());
     let guard = client.mutex(&name).lock().await.expect("free");
     nodes.nodes.iter().for_each(|node| forge(node, &name));
@@ -50,8 +53,8 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
-    let evicted = client.evict(&name, None, "a test").await;
+    assert_eq!(guard.state(), GuardState::Valid);
+    let evicted = client.evict(&name, "a test").await;
     assert_eq!(evicted.expect("allowed"), 1);
     let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
     let why = lost.expect("told, not found out").to_string();
@@ -62,7 +65,12 @@ async fn a_forged_eviction_takes_no_guard_and_a_true_one_is_told_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_of_nodes_may_be_rewritten() {
     let nodes = Nodes::start(3);
-    let connected = async || Options::new().lease(LEASE).connect(&nodes.url()).await;
+    let connected = async || {
+        ConnectOptions::new()
+            .lease(LEASE)
+            .connect(&nodes.url())
+            .await
+    };
     let (ours, theirs) = (connected().await, connected().await);
     let (ours, theirs) = (ours.expect("connected"), theirs.expect("connected"));
     let name = fresh_name();
@@ -95,5 +103,5 @@ async fn a_minority_of_nodes_may_be_rewritten() {
         })
         .await;
     }
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }

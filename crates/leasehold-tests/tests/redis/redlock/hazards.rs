@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Gate, Guard, Name, Options, Released, State};
+use leasehold::{Client, ConnectOptions, ErrorKind, FenceGate, Guard, GuardState, Name, Released};
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
@@ -52,7 +52,7 @@ impl World {
     async fn client(&self) -> Client {
         let ports: Vec<_> = self.proxies.iter().map(|proxy| proxy.port).collect();
         let url = format!("{}?longest=3", url(&ports));
-        Options::new()
+        ConnectOptions::new()
             .lease(LEASE)
             .connect(&url)
             .await
@@ -80,7 +80,7 @@ async fn outlives(guard: &Guard) {
         }
     })
     .await;
-    assert_eq!(guard.state(), State::Valid);
+    assert_eq!(guard.state(), GuardState::Valid);
 }
 
 /// A client holds, two nodes fail, its lock is renewed and released, and others can have it.
@@ -170,7 +170,7 @@ async fn a_node_starts_again_with_nothing() {
     let waited = until_held(&b, "x").await;
     assert_eq!(
         held.state(),
-        State::Lost,
+        GuardState::Lost,
         "two holders after {} µs",
         clock.now() - began
     );
@@ -222,7 +222,7 @@ async fn votes_without_a_majority_are_given_back() {
     let mut nodes = Nodes::start(5);
     let url = format!("{}?longest=30", nodes.url());
     let client = async || {
-        let options = Options::new().lease(LEASE * 10);
+        let options = ConnectOptions::new().lease(LEASE * 10);
         options.connect(&url).await.expect("a majority is there")
     };
     (3..5).for_each(|at| nodes.nodes[at].kill());
@@ -335,7 +335,7 @@ async fn a_clock_that_jumps_is_fenced() {
     world.cut(&[3, 4], Fate::Pass);
     let second = until_held(&b, "x").await;
     println!("both hold: {:?} and {:?}", first.state(), second.state());
-    let gate = Gate::new();
+    let gate = FenceGate::new();
     gate.admit(first.fence()).expect("the only one so far");
     gate.admit(second.fence()).expect("the later one");
     let _ = gate

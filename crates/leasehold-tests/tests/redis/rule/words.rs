@@ -79,7 +79,7 @@ pub(crate) fn claimed(answer: Result<Standing, Refusal>) -> Vec<String> {
             words(&[&"waiting", &ahead, &look_again.as_micros()])
         }
         Ok(Standing::Busy) => words(&[&"busy"]),
-        Ok(Standing::Gone) => words(&[&"gone"]),
+        Ok(_) => words(&[&"gone"]),
         Err(Refusal::Weight) => words(&[&"weight"]),
         Err(Refusal::Fences) => words(&[&"fences"]),
         Err(Refusal::Full) => panic!("few claims are no full line"),

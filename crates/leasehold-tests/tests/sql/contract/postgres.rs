@@ -9,7 +9,7 @@ use leasehold_testkit::servers::postgres::Postgres;
 fn subject() -> Subject {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     let url = SERVER.get_or_init(Postgres::start).url();
-    let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
     Subject::new(engine).with_store(leasehold::store::open(&url).expect("a store"))
 }
 

@@ -6,7 +6,7 @@ use leasehold::engine::{Sql, Url};
 fn subject() -> Subject {
     let dir = tempfile::tempdir().expect("a directory").keep();
     let url = format!("sqlite:{}", dir.join("locks.db").display());
-    let engine = Sql::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+    let engine = Sql::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
     Subject::new(engine).with_store(leasehold::store::open(&url).expect("a store"))
 }
 

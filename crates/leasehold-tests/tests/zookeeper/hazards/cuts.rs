@@ -311,7 +311,7 @@ async fn an_eviction() {
             let next = granted(next).await;
             let _ = soon("told", held.lost()).await;
             line(&bench.direct, name, 1, 0).await;
-            assert_eq!(next.state(), State::Valid);
+            assert_eq!(next.state(), GuardState::Valid);
             assert_eq!(next.release().await.expect("released"), Released::Released);
         })
         .await;
@@ -350,7 +350,7 @@ async fn a_request_to_give_up() {
             cut.arm();
             let asked = bench.engine.ask_to_release(held.name(), None);
             assert_eq!(soon("asked", asked).await.expect("an answer"), 1);
-            soon("told", held.asked()).await;
+            soon("told", held.release_requested()).await;
             assert_eq!(held.release().await.expect("released"), Released::Released);
         })
         .await;

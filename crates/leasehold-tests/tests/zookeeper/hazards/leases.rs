@@ -58,7 +58,7 @@ async fn there_is_one_session_for_each_lease_in_use() {
         many => Err(format!("{many} connections")),
     })
     .await;
-    assert!(held.iter().all(|guard| guard.state() == State::Valid));
+    assert!(held.iter().all(|guard| guard.state() == GuardState::Valid));
 }
 
 /// Two sessions of one client behind two doors, and one door is silent: the lock of the other session is renewed as
@@ -70,7 +70,7 @@ async fn a_silent_session_costs_no_other_its_locks() {
     let [one, two] = [0, 1].map(|door: usize| doors[door].port);
     let url = format!("zookeeper://127.0.0.1:{one},127.0.0.1:{two}/locks");
     let lease = LEASE * 3;
-    let ours = Options::new().lease(lease).connect(&url).await;
+    let ours = ConnectOptions::new().lease(lease).connect(&url).await;
     let ours = ours.expect("connected");
     // Every lease has a session, and every session comes through a door by chance.
     let mut behind: [Vec<Guard>; 2] = Default::default();
@@ -132,7 +132,8 @@ async fn a_port_of_another_service_is_named() {
             }
         });
         let engine = leasehold::engine::Url::parse(&format!("zookeeper://{address}"));
-        let engine = leasehold::engine::ZooKeeper::at(&engine.expect("a URL")).expect("an engine");
+        let engine =
+            leasehold::engine::ZooKeeper::from_url(&engine.expect("a URL")).expect("an engine");
         let who = leasehold::engine::Identity::of_this_process();
         let inbox = leasehold::engine::Inbox::new(|_| {});
         let opened = leasehold::engine::Engine::open(&engine, &who, inbox);

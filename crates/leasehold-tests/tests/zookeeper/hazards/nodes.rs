@@ -13,7 +13,7 @@ async fn a_restart_keeps_held_locks() {
     server.kill();
     server.restart();
     server.ready();
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     let other = client(&server.url()).await;
     assert!(other.mutex("k").try_lock().await.expect("a try").is_none());
     assert_eq!(guard.release().await.expect("released"), Released::Released);
@@ -41,7 +41,7 @@ async fn a_parent_deleted_underneath_is_made_again() {
         line(&other, "d", 1, 0).await;
         assert!(next.fence() > held.fence());
         assert_eq!(held.release().await.expect("a release"), Released::WasLost);
-        assert_eq!(next.state(), State::Valid);
+        assert_eq!(next.state(), GuardState::Valid);
         assert_eq!(next.release().await.expect("released"), Released::Released);
     }
 }

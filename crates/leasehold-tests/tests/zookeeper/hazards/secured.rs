@@ -7,7 +7,7 @@ use super::*;
 
 async fn secured(server: &ZooKeeper, lease: Duration) -> Client {
     let url = server.secured("/locks");
-    let opened = Options::new().lease(lease).connect(&url).await;
+    let opened = ConnectOptions::new().lease(lease).connect(&url).await;
     opened.expect("connected")
 }
 
@@ -73,7 +73,7 @@ async fn a_connection_is_made_again() {
     let port: u16 = port.expect("a port");
     let proxy = Proxy::before(port);
     let url = url.replace(&port.to_string(), &proxy.port.to_string());
-    let opened = async || Options::new().lease(LONG).connect(&url).await;
+    let opened = async || ConnectOptions::new().lease(LONG).connect(&url).await;
     let (ours, theirs) = (opened().await, opened().await);
     let (ours, theirs) = (ours.expect("connected"), theirs.expect("connected"));
     let guard = ours.mutex("x").lock().await.expect("free");
@@ -82,7 +82,7 @@ async fn a_connection_is_made_again() {
     proxy.reset();
     let another = soon("another", ours.mutex("y").lock()).await;
     let _ = another.expect("locked").release().await.expect("released");
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
     let _ = granted(next).await;
 }

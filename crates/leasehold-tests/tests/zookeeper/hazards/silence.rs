@@ -15,7 +15,7 @@ async fn a_partition_is_told_before_the_lock_passes_on() {
         line(&direct, "p", 1, 1).await;
         proxy.set_both(Fate::Hold);
         let watched = async {
-            is(&guard, State::Unsure).await;
+            is(&guard, GuardState::Unsure).await;
             let _ = guard.lost().await;
             Clock::boot().now()
         };
@@ -60,7 +60,7 @@ async fn a_short_freeze_loses_nothing() {
     let answered = tokio::time::timeout(LEASE / 5, other.lock()).await;
     assert!(answered.is_err(), "a frozen server answers no client");
     server.resume();
-    is(&guard, State::Valid).await;
+    is(&guard, GuardState::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
 }
 

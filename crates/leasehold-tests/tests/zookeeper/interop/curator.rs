@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Released, State};
+use leasehold::{ErrorKind, GuardState, Released};
 use leasehold_testkit::peers::java;
 use leasehold_testkit::poll::until;
 
@@ -53,7 +53,7 @@ async fn participants_are_seen_both_ways() {
     assert_eq!((line.holders.len(), line.waiters.len()), (1, 1), "{line:?}");
     assert!(line.holders[0].who.is_none(), "Curator does not say");
     let fence = line.holders[0].fence.expect("it holds");
-    let evicted = client.evict("seen", Some(fence), "it hangs").await;
+    let evicted = client.evict_fence("seen", fence, "it hangs").await;
     assert_eq!(evicted.expect("evicted"), 1, "Curator's can be evicted too");
     let held = waiter.await.expect("no panic").expect("granted");
     assert!(held.fence() > fence);
@@ -112,11 +112,11 @@ async fn permits_are_counted_together() {
 async fn it_asks_our_holder_to_give_up() {
     let (client, mut curator) = (CURATOR.ours().await, CURATOR.process());
     let held = client.mutex("asked").lock().await.expect("free");
-    assert!(!held.is_asked());
+    assert!(!held.is_release_requested());
     assert_eq!(curator.ask(&CURATOR.on("revoke", "asked")), "asked");
-    let told = tokio::time::timeout(Duration::from_secs(30), held.asked()).await;
+    let told = tokio::time::timeout(Duration::from_secs(30), held.release_requested()).await;
     told.expect("told");
-    assert_eq!(held.state(), State::Valid);
+    assert_eq!(held.state(), GuardState::Valid);
     assert_eq!(curator.ask(&CURATOR.on("try", "asked")), "busy");
     assert_eq!(held.release().await.expect("released"), Released::Released);
     assert_eq!(curator.ask(&CURATOR.on("try", "asked")), "held");
@@ -133,7 +133,8 @@ async fn it_asks_our_waiter_to_give_up() {
     assert_eq!(curator.ask(&CURATOR.on("revoke", "early")), "asked");
     assert_eq!(curator.ask(&CURATOR.on("release", "early")), "released");
     let held = waiter.await.expect("no panic").expect("granted");
-    let told = tokio::time::timeout(LEASE / 3 + Duration::from_secs(1), held.asked()).await;
+    let told =
+        tokio::time::timeout(LEASE / 3 + Duration::from_secs(1), held.release_requested()).await;
     told.expect("told");
 }
 
@@ -151,7 +152,7 @@ async fn we_ask_its_holder_to_give_up() {
             .expect("a try")
             .is_none()
     );
-    assert_eq!(client.ask_to_release("ask", None).await.expect("asked"), 1);
+    assert_eq!(client.ask_to_release("ask").await.expect("asked"), 1);
     assert_eq!(curator.hear(), "revoked");
     drop(client.mutex("ask").lock().await.expect("given up"));
 }

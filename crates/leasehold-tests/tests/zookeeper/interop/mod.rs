@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::Query;
-use leasehold::{Client, Name, Options};
+use leasehold::{Client, ConnectOptions, Name};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::zookeeper::ZooKeeper;
@@ -42,7 +42,10 @@ impl Peer {
     }
 
     async fn ours(self) -> Client {
-        let opened = Options::new().lease(LEASE).connect(&self.url()).await;
+        let opened = ConnectOptions::new()
+            .lease(LEASE)
+            .connect(&self.url())
+            .await;
         opened.expect("connected")
     }
 

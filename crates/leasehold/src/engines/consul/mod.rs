@@ -26,7 +26,7 @@ use self::server::ConsulServer;
 pub use self::shared::ConsulLocks;
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -63,11 +63,11 @@ impl Consul {
     ///
     /// ```
     /// use leasehold::engine::{Consul, Engine, Url};
-    /// let engine = Consul::at(&Url::parse("consul://localhost:8500/locks")?)?;
+    /// let engine = Consul::from_url(&Url::parse("consul://localhost:8500/locks")?)?;
     /// assert_eq!(engine.location(), "consul://localhost:8500/locks");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         match config.shared {
             None => Ok(Self::with(config)),
@@ -82,7 +82,7 @@ impl Consul {
     ///
     /// ```
     /// use leasehold::engine::{Consul, Url};
-    /// let engine = Consul::at(&Url::parse("consul://localhost")?)?;
+    /// let engine = Consul::from_url(&Url::parse("consul://localhost")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -131,10 +131,14 @@ impl Engine for Consul {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
         let promised = |engine, level, partition, scope| {
-            let verdicts = [Kept, Fenced, Kept, Kept, Kept, partition];
-            Guarantees::new(engine, level, verdicts).scope(scope)
+            Guarantees::new(engine, level)
+                .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover])
+                .verdict(Fenced, [Pause])
+                .verdict(partition, [Partition])
+                .scope(scope)
         };
         let promised = match self.datacenter.http.config.serf {
             false => promised(

@@ -21,7 +21,8 @@ pub(crate) use self::names::tests as fuzzed;
 use self::session::EtcdServer;
 use super::ordered::{Deployment, Fail, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Event, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Event, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
+    Verdict,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -38,7 +39,7 @@ pub struct Etcd {
 
 /// The engine of an `etcd:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Etcd::at(url)?))
+    Ok(Arc::new(Etcd::from_url(url)?))
 }
 
 impl Etcd {
@@ -49,11 +50,11 @@ impl Etcd {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Etcd, Url};
-    /// let engine = Etcd::at(&Url::parse("etcd://h1,h2:2379?prefix=locks/")?)?;
+    /// let engine = Etcd::from_url(&Url::parse("etcd://h1,h2:2379?prefix=locks/")?)?;
     /// assert_eq!(engine.location(), "etcd://h1:2379,h2:2379?prefix=locks/");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         Ok(Self {
             config,
@@ -65,7 +66,7 @@ impl Etcd {
     ///
     /// ```
     /// use leasehold::engine::{Etcd, Url};
-    /// let engine = Etcd::at(&Url::parse("etcd://h1")?)?;
+    /// let engine = Etcd::from_url(&Url::parse("etcd://h1")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(3));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -143,14 +144,13 @@ impl Engine for Etcd {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new(
-            EtcdServer::KIND,
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
-        )
-        .scope("the clients of one cluster, `etcdctl lock` and Go's among them")
-        .dead_holder("when its etcd lease ends: 4/3 of the lease in whole seconds, at least 1.5 election timeouts")
+        Guarantees::new(EtcdServer::KIND, Level::L2)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover, Partition])
+            .verdict(Fenced, [Pause])
+            .scope("the clients of one cluster, `etcdctl lock` and Go's among them")
+            .dead_holder("when its etcd lease ends: 4/3 of the lease in whole seconds, at least 1.5 election timeouts")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -194,8 +194,8 @@ fn networked(kind: u64) -> Option<&'static str> {
 
 fn boot_id() -> Result<BootId, Trouble> {
     if !cfg!(target_os = "linux") {
-        let what = "this engine tells one boot from the next by Linux's boot id, and this system has none: \
-                    use sqlite: for the processes of one machine";
+        let what = "file: tells one boot from the next by Linux's boot id, because its leases are counted on the clock \
+                    since boot, and this system has no file that says it: use sqlite:FILE for the processes of one machine";
         return Err(Trouble::new(ErrorKind::Unsupported, what.to_owned()));
     }
     let path = Path::new("/proc/sys/kernel/random/boot_id");

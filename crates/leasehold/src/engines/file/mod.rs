@@ -25,8 +25,8 @@ pub(crate) use self::record::tests as fuzzed;
 use self::session::FileSession;
 use self::transaction::World;
 use crate::engine::{
-    Clock, Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
-    cannot_ask, path_in_url,
+    Clock, Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
+    Verdict, cannot_ask, path_in_url,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -46,11 +46,11 @@ pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
         return Err(Error::new(ErrorKind::Config, Step::Connect, what).on("file"));
     }
     let file = match url.path() {
-        "" => File::at(
+        "" => File::new(
             home::default_path().map_err(|trouble| trouble.at(Step::Connect))?,
             Clock::boot(),
         ),
-        path => File::at(path, Clock::boot()),
+        path => File::new(path, Clock::boot()),
     };
     Ok(Arc::new(file?))
 }
@@ -64,14 +64,14 @@ impl File {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// use leasehold::{Options, engine::{Clock, File}};
+    /// use leasehold::{ConnectOptions, engine::{Clock, File}};
     /// # let temp = tempfile::tempdir().unwrap(); let dir = temp.path();
-    /// let engine = std::sync::Arc::new(File::at(dir, Clock::boot())?);
-    /// let client = Options::new().open(engine).await?;
+    /// let engine = std::sync::Arc::new(File::new(dir, Clock::boot())?);
+    /// let client = ConnectOptions::new().open(engine).await?;
     /// let guard = client.mutex("x").lock().await?;
     /// # Ok(()) }
     /// ```
-    pub fn at(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
+    pub fn new(dir: impl AsRef<Path>, clock: Clock) -> Result<Self> {
         let world = World::open(dir.as_ref(), clock);
         let world = Arc::new(world.map_err(|trouble| trouble.at(Step::Connect))?);
         Ok(Self { world })
@@ -89,14 +89,14 @@ impl Engine for File {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Fenced, Kept};
-        Guarantees::new(
-            "file",
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Absent, Absent],
-        )
-        .scope("the processes of one user on this machine that use this directory")
-        .dead_holder("at once")
+        Guarantees::new("file", Level::L2)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash])
+            .verdict(Fenced, [Pause])
+            .verdict(Absent, [Failover, Partition])
+            .scope("the processes of one user on this machine that use this directory")
+            .dead_holder("at once")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use self::session::MemorySession;
 use self::world::World;
 use crate::engine::{
-    ClaimView, Clock, Ended, Engine, Event, Guarantees, Identity, Inbox, Level, LineView, Mode,
-    Query, Session, SessionId, Url, Verdict,
+    ClaimView, Clock, Ended, Engine, Event, Fault, Guarantees, Identity, Inbox, Level, LineView,
+    Mode, Query, Session, SessionId, Url, Verdict,
 };
 use crate::error::Result;
 use crate::fence::Fence;
@@ -39,10 +39,10 @@ impl Memory {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// use leasehold::{Options, engine::{Clock, Memory}};
+    /// use leasehold::{ConnectOptions, engine::{Clock, Memory}};
     /// let clock = Clock::simulated();
     /// let engine = std::sync::Arc::new(Memory::new(clock.clone()));
-    /// let client = Options::new().clock(clock).open(engine).await?;
+    /// let client = ConnectOptions::new().clock(clock).open(engine).await?;
     /// # Ok(()) }
     /// ```
     pub fn new(clock: Clock) -> Self {
@@ -66,14 +66,14 @@ impl Engine for Memory {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Fenced, Kept};
-        Guarantees::new(
-            "memory",
-            Level::L2,
-            [Kept, Fenced, Kept, Absent, Absent, Absent],
-        )
-        .scope("the tasks and threads of this process")
-        .dead_holder("they die together")
+        Guarantees::new("memory", Level::L2)
+            .verdict(Kept, [HolderCrash, ClockStep])
+            .verdict(Fenced, [Pause])
+            .verdict(Absent, [ServerCrash, Failover, Partition])
+            .scope("the tasks and threads of this process")
+            .dead_holder("they die together")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

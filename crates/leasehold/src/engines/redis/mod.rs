@@ -26,7 +26,7 @@ use crate::error::Result;
 /// The engine of a `redis:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
     match url.params().take("layout").as_deref() {
-        Some("redisson") => Ok(Arc::new(Redisson::new(url)?)),
-        _ => Ok(Arc::new(Redis::new(url)?)),
+        Some("redisson") => Ok(Arc::new(Redisson::from_url(url)?)),
+        _ => Ok(Arc::new(Redis::from_url(url)?)),
     }
 }

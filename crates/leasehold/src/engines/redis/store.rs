@@ -13,7 +13,7 @@ use super::own::Servers;
 use crate::clock::micros;
 use crate::engine::Url;
 use crate::error::{Result, Step};
-use crate::fence::{Fence, Stale};
+use crate::fence::{Fence, StaleFence};
 use crate::name::Name;
 use crate::store::{Entry, FENCE_KEPT, Fenced, Store};
 
@@ -88,7 +88,7 @@ fn answer(reply: Vec<Reply>, words: &[&[u8]]) -> std::result::Result<Answer, Tro
             let shown = words.get(1).map_or(&[][..], |word| word);
             let shown = fence(&Reply::Text(shown.to_vec()))?;
             let seen = fence(seen)?;
-            Ok(Err(Stale { shown, seen }))
+            Ok(Err(StaleFence { shown, seen }))
         }
         [seen, Reply::Text(value), written, ends @ ..] if word.is(b"some") => {
             let ends = ends.first().filter(|ends| **ends != Reply::Nil);

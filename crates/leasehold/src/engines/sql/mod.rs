@@ -47,8 +47,8 @@ use self::world::{Settings, World};
 #[cfg(feature = "sqlite")]
 use crate::engine::path_in_url;
 use crate::engine::{
-    Clock, Ended, Engine, Guarantees, Identity, Inbox, Level, LineView, Params, Query, Session,
-    Url, Verdict, cannot_ask,
+    Clock, Ended, Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Params, Query,
+    Session, Url, Verdict, cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -62,7 +62,7 @@ pub struct Sql {
 
 /// The engine of a `postgres:`, `mysql:` or `sqlite:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Sql::at(url)?))
+    Ok(Arc::new(Sql::from_url(url)?))
 }
 
 impl Sql {
@@ -70,14 +70,14 @@ impl Sql {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a URL that no database of this build understands.
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Self::with(url, None)
     }
 
     /// The same, with time from this clock instead of the database's. For tests.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// As [`from_url`](Self::from_url).
     #[cfg(feature = "conformance")]
     pub fn on_clock(url: &Url, clock: Clock) -> Result<Self> {
         Self::with(url, Some(clock))
@@ -260,20 +260,15 @@ impl Engine for Sql {
                 true => server("MariaDB, MySQL, failover=none", Verdict::Kept, true),
             },
             #[cfg(feature = "sqlite")]
-            Dialect::Sqlite => Guarantees::new(
-                "SQLite",
-                Level::L2,
-                [
+            Dialect::Sqlite => Guarantees::new("SQLite", Level::L2)
+                .verdict(
                     Verdict::Kept,
-                    Verdict::Fenced,
-                    Verdict::Kept,
-                    Verdict::Kept,
-                    Verdict::Absent,
-                    Verdict::Absent,
-                ],
-            )
-            .scope("the processes of one machine that open the same file")
-            .dead_holder("after its lease"),
+                    [Fault::HolderCrash, Fault::ClockStep, Fault::ServerCrash],
+                )
+                .verdict(Verdict::Fenced, [Fault::Pause])
+                .verdict(Verdict::Absent, [Fault::Failover, Fault::Partition])
+                .scope("the processes of one machine that open the same file")
+                .dead_holder("after its lease"),
         }
     }
 
@@ -321,8 +316,11 @@ fn server(engine: &'static str, crash: Verdict, single: bool) -> Guarantees {
         true => (Level::L2, Verdict::Absent),
         false => (Level::L1, Verdict::Broken),
     };
-    let verdicts = [kept, fenced, fenced, crash, failover, kept];
-    Guarantees::new(engine, level, verdicts)
+    Guarantees::new(engine, level)
+        .verdict(kept, [Fault::HolderCrash, Fault::Partition])
+        .verdict(fenced, [Fault::Pause, Fault::ClockStep])
+        .verdict(crash, [Fault::ServerCrash])
+        .verdict(failover, [Fault::Failover])
         .scope("every process that uses the same database and prefix")
         .dead_holder("after its lease")
 }

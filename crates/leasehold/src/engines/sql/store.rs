@@ -14,7 +14,7 @@ use super::world::{PATIENCE, World, pause};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::Url;
 use crate::error::{Result, Step};
-use crate::fence::{Fence, Stale};
+use crate::fence::{Fence, StaleFence};
 use crate::name::Name;
 use crate::store::{Entry, FENCE_KEPT, Fenced, Store};
 
@@ -28,7 +28,7 @@ struct SqlStore {
 
 /// The store of a database's URL.
 pub(crate) fn store(url: &Url) -> Result<Arc<dyn Store>> {
-    let world = Sql::at(url)?.world;
+    let world = Sql::from_url(url)?.world;
     let pool = Pool::of(world.settings.lanes);
     Ok(Arc::new(SqlStore {
         world,
@@ -106,7 +106,7 @@ impl SqlStore {
             row = self.run(key, &unknown, repeated).await?;
         }
         Ok(match row {
-            Some((seen, _)) if seen > fence => Err(Stale { shown: fence, seen }),
+            Some((seen, _)) if seen > fence => Err(StaleFence { shown: fence, seen }),
             Some((_, entry)) => Ok(entry),
             None => Ok(None),
         })

@@ -16,7 +16,7 @@ use self::server::ZkServer;
 pub(crate) use self::{client::fuzzed as jute, names::tests as node};
 use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
 use crate::error::Result;
 use crate::fence::Fence;
@@ -38,7 +38,7 @@ struct Ensemble {
 
 /// The engine of a `zookeeper:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(ZooKeeper::at(url)?))
+    Ok(Arc::new(ZooKeeper::from_url(url)?))
 }
 
 impl ZooKeeper {
@@ -49,11 +49,11 @@ impl ZooKeeper {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Url, ZooKeeper};
-    /// let engine = ZooKeeper::at(&Url::parse("zookeeper://h1:2181,h2:2181/locks")?)?;
+    /// let engine = ZooKeeper::from_url(&Url::parse("zookeeper://h1:2181,h2:2181/locks")?)?;
     /// assert_eq!(engine.location(), "zookeeper://h1:2181,h2:2181/locks");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         Ok(Self::with(config))
     }
@@ -62,7 +62,7 @@ impl ZooKeeper {
     ///
     /// ```
     /// use leasehold::engine::{Url, ZooKeeper};
-    /// let engine = ZooKeeper::at(&Url::parse("zookeeper://h1")?)?;
+    /// let engine = ZooKeeper::from_url(&Url::parse("zookeeper://h1")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(3));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -118,14 +118,16 @@ impl Engine for ZooKeeper {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new(
-            ZkServer::KIND,
-            Level::L2,
-            [Kept, Fenced, Kept, Kept, Kept, Kept],
-        )
-        .scope("the clients of one ensemble, Curator's among them")
-        .dead_holder("when its ZooKeeper session ends: 4/3 of the lease, and up to two ticks")
+        Guarantees::new(ZkServer::KIND, Level::L2)
+            .verdict(
+                Kept,
+                [HolderCrash, ClockStep, ServerCrash, Failover, Partition],
+            )
+            .verdict(Fenced, [Pause])
+            .scope("the clients of one ensemble, Curator's among them")
+            .dead_holder("when its ZooKeeper session ends: 4/3 of the lease, and up to two ticks")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

@@ -150,7 +150,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
     /// store could not take is told all the same, and the log has a warning.
     /// # Not promised
     /// That a value is told for its whole ttl: a store may lose it, and the layer in the process has room for so many values
-    /// ([`Options::cached_in_process`](crate::Options::cached_in_process)). A load must not ask for its own name: it would wait
+    /// ([`ConnectOptions::cached_in_process`](crate::ConnectOptions::cached_in_process)). A load must not ask for its own name: it would wait
     /// for itself. A future that is not polled keeps the others of its process waiting, if it is the one who loads.
     ///
     /// ```

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold::engine::Clock;
-use leasehold::{Client, Options};
+use leasehold::{Client, ConnectOptions};
 use leasehold_testkit::peers::redisson_of;
 use leasehold_testkit::poll::{eventually, until};
 use leasehold_testkit::process::Process;
@@ -54,7 +54,10 @@ fn locker(options: &str) -> Process {
 }
 
 async fn ours(options: &str) -> Client {
-    let connected = Options::new().lease(LEASE).connect(&url(options)).await;
+    let connected = ConnectOptions::new()
+        .lease(LEASE)
+        .connect(&url(options))
+        .await;
     connected.expect("connected")
 }
 

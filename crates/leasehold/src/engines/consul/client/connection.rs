@@ -1,6 +1,7 @@
 //! One connection to an agent: TCP, TLS or a Unix socket, with HTTP/1.1 on it.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -8,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use crate::engine::Host;
 use crate::engines::consul::config::{Config, Place};
@@ -23,7 +24,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 pub(super) async fn connect(config: &Config, number: usize) -> io::Result<Sender> {
     let connecting = async {
         match &config.place {
-            Place::Unix(path) => greet(UnixStream::connect(path).await?).await,
+            Place::Unix(path) => unix(path).await,
             Place::Hosts(hosts) => {
                 let Host { name, port } = &hosts[number % hosts.len()];
                 let tcp = TcpStream::connect((name.as_str(), *port)).await?;
@@ -40,6 +41,17 @@ pub(super) async fn connect(config: &Config, number: usize) -> io::Result<Sender
     };
     let connected = tokio::time::timeout(CONNECT, connecting).await;
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(unix)]
+async fn unix(path: &Path) -> io::Result<Sender> {
+    greet(tokio::net::UnixStream::connect(path).await?).await
+}
+
+#[cfg(not(unix))]
+async fn unix(path: &Path) -> io::Result<Sender> {
+    let what = format!("{}: this system has no Unix sockets", path.display());
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the engine's own event loop")]

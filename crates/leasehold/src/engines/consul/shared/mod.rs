@@ -20,7 +20,8 @@ use super::client::Http;
 use super::config::Config;
 use super::server::ConsulServer;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::engines::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::error::{Error, ErrorKind, Result, Step};
@@ -49,12 +50,12 @@ impl ConsulLocks {
     ///
     /// ```
     /// use leasehold::engine::{ConsulLocks, Engine, Url};
-    /// let engine = ConsulLocks::at(&Url::parse("consul://localhost?layout=consul")?)?;
+    /// let engine = ConsulLocks::from_url(&Url::parse("consul://localhost?layout=consul")?)?;
     /// assert_eq!(engine.location(), "consul://localhost:8500/?layout=consul");
-    /// assert!(ConsulLocks::at(&Url::parse("consul://localhost")?).is_err());
+    /// assert!(ConsulLocks::from_url(&Url::parse("consul://localhost")?).is_err());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn at(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Self::with(Config::from_url(url)?)
     }
 
@@ -62,7 +63,7 @@ impl ConsulLocks {
     ///
     /// ```
     /// use leasehold::engine::{ConsulLocks, Url};
-    /// let engine = ConsulLocks::at(&Url::parse("consul://localhost?layout=consul")?)?;
+    /// let engine = ConsulLocks::from_url(&Url::parse("consul://localhost?layout=consul")?)?;
     /// let engine = engine.lease(std::time::Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -140,21 +141,21 @@ impl Engine for ConsulLocks {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
         // Holders of other programs have no fences, so a resource cannot refuse their late writes.
         let (engine, partition) = match self.datacenter.http.config.serf {
             false => ("consul, layout=consul", Kept),
             true => ("consul, layout=consul, checks=serf", Fenced),
         };
-        Guarantees::new(
-            engine,
-            Level::L1,
-            [Kept, Fenced, Kept, Kept, Kept, partition],
-        )
-        .unordered()
-        .without_readers()
-        .scope("every process, `consul lock` and Go's api.Lock and api.Semaphore in one datacenter")
-        .dead_holder("when its Consul session ends, and the lock-delay of that session after it")
+        Guarantees::new(engine, Level::L1)
+            .verdict(Kept, [HolderCrash, ClockStep, ServerCrash, Failover])
+            .verdict(Fenced, [Pause])
+            .verdict(partition, [Partition])
+            .unordered()
+            .without_readers()
+            .scope("every process, `consul lock` and Go's api.Lock and api.Semaphore in one datacenter")
+            .dead_holder("when its Consul session ends, and the lock-delay of that session after it")
     }
 
     async fn open(&self, who: &Identity, inbox: Inbox) -> Result<Arc<dyn Session>> {

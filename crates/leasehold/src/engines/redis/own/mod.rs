@@ -25,7 +25,8 @@ use super::inspect;
 use super::keys::{Bucket, slot};
 use super::words::eviction;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -45,11 +46,11 @@ impl Redis {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redis, Url};
-    /// let redis = Redis::new(&Url::parse("redis://app:hunter2@cache/2")?)?;
+    /// let redis = Redis::from_url(&Url::parse("redis://app:hunter2@cache/2")?)?;
     /// assert_eq!(redis.location(), "redis://cache:6379/2?prefix=lh:");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         Ok(Self {
             servers: Servers::new(Self::config(url)?),
         })
@@ -69,7 +70,7 @@ impl Redis {
     /// let url = Url::parse("rediss://cache.example.com")?;
     /// let login = move || ("app".to_owned(), token.read().unwrap().clone());
     /// let engine = Arc::new(Redis::with_login(&url, login)?);
-    /// # let connected = async { leasehold::Options::new().open(engine).await };
+    /// # let connected = async { leasehold::ConnectOptions::new().open(engine).await };
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn with_login(
@@ -122,23 +123,33 @@ impl Engine for Redis {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Broken, Fenced, Kept};
         let scope = "every process that reaches this server, while the server keeps its memory and its clock";
         let dead = "when its lease ends";
         match (&self.servers.config.shape, self.servers.config.replicas) {
             (Shape::One, 0) => {
-                let verdicts = [Kept, Fenced, Fenced, Fenced, Absent, Kept];
-                Guarantees::new("redis", Level::L2, verdicts).scope(scope)
+                Guarantees::new("redis", Level::L2)
+                    .verdict(Kept, [HolderCrash, Partition])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Absent, [Failover])
+                    .scope(scope)
             }
             (_, 0) => {
                 let scope = "every process that reaches these servers, until a failover: it may give a held lock away";
-                Guarantees::new("redis with replicas", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                Guarantees::new("redis with replicas", Level::L1)
+                    .verdict(Kept, [HolderCrash])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Broken, [Failover, Partition])
                     .scope(scope)
             }
             _ => {
                 let scope = "as without replicas=N: a grant is told once N replicas have it, so fewer failovers lose \
                              one, and still some do";
-                Guarantees::new("redis, replicas=N", Level::L1, [Kept, Fenced, Fenced, Fenced, Broken, Broken])
+                Guarantees::new("redis, replicas=N", Level::L1)
+                    .verdict(Kept, [HolderCrash])
+                    .verdict(Fenced, [Pause, ClockStep, ServerCrash])
+                    .verdict(Broken, [Failover, Partition])
                     .scope(scope)
             }
         }

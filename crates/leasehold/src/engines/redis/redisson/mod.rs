@@ -20,7 +20,8 @@ use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::inspect;
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
@@ -47,12 +48,12 @@ impl Redisson {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redisson, Url};
-    /// let redisson = Redisson::new(&Url::parse("redis://cache?layout=redisson&lock=fair")?)?;
+    /// let redisson = Redisson::from_url(&Url::parse("redis://cache?layout=redisson&lock=fair")?)?;
     /// assert_eq!(redisson.location(), "redis://cache:6379/0?layout=redisson");
-    /// assert!(Redisson::new(&Url::parse("redis://cache")?).is_err());
+    /// assert!(Redisson::from_url(&Url::parse("redis://cache")?).is_err());
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::of(url)?;
         let refuse =
             |what: &str| Err(Error::new(ErrorKind::Config, Step::Connect, what).on("redisson"));
@@ -122,6 +123,7 @@ impl Engine for Redisson {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Absent, Broken, Fenced, Kept};
         // Java's holders have no fences but those of RFencedLock, so a resource cannot refuse their late writes.
         let failover = if matches!(self.hub.config.shape, Shape::One) {
@@ -129,7 +131,11 @@ impl Engine for Redisson {
         } else {
             Broken
         };
-        Guarantees::new("redis, layout=redisson", Level::L1, [Kept, Fenced, Fenced, Broken, failover, Broken])
+        Guarantees::new("redis, layout=redisson", Level::L1)
+            .verdict(Kept, [HolderCrash])
+            .verdict(Fenced, [Pause, ClockStep])
+            .verdict(Broken, [ServerCrash, Partition])
+            .verdict(failover, [Failover])
             .unordered()
             .scope("every process and every Redisson client of this server, while the server keeps its memory")
             .dead_holder("when its lease ends")

@@ -27,7 +27,8 @@ use super::keys::claim_text;
 use super::words::eviction;
 use crate::claim::{ById, ClaimId};
 use crate::engine::{
-    Engine, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict, cannot_ask,
+    Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
+    cannot_ask,
 };
 use crate::error::{Result, Step};
 use crate::fence::Fence;
@@ -41,7 +42,7 @@ pub struct Redlock {
 
 /// The engine of a `redlock:` URL.
 pub(crate) fn open(url: &Url) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Redlock::new(url)?))
+    Ok(Arc::new(Redlock::from_url(url)?))
 }
 
 impl Redlock {
@@ -52,12 +53,12 @@ impl Redlock {
     ///
     /// ```
     /// use leasehold::engine::{Engine, Redlock, Url};
-    /// let redlock = Redlock::new(&Url::parse("redlock://app:hunter2@c,b,a")?)?;
+    /// let redlock = Redlock::from_url(&Url::parse("redlock://app:hunter2@c,b,a")?)?;
     /// assert_eq!(redlock.location(), "redlock://a:6379,b:6379,c:6379/0?prefix=lh:rl:");
     /// assert!(!redlock.guarantees().shared);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn from_url(url: &Url) -> Result<Self> {
         let nodes = Nodes::new(Config::of(url)?);
         Ok(Self { nodes })
     }
@@ -78,8 +79,11 @@ impl Engine for Redlock {
     }
 
     fn guarantees(&self) -> Guarantees {
+        use Fault::{ClockStep, Failover, HolderCrash, Partition, Pause, ServerCrash};
         use Verdict::{Fenced, Kept};
-        Guarantees::new("redlock", Level::L2, [Kept, Fenced, Fenced, Kept, Fenced, Kept])
+        Guarantees::new("redlock", Level::L2)
+            .verdict(Kept, [HolderCrash, ServerCrash, Partition])
+            .verdict(Fenced, [Pause, ClockStep, Failover])
             .scope("every process that reaches a majority of these servers, while no clock of theirs steps")
             .dead_holder("when its lease ends, and waiters ask again")
             .fences("the largest that a majority of the servers has seen, and more")

@@ -1,6 +1,5 @@
 //! The only file that names `rusqlite`.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +35,14 @@ pub(super) type Inode = (u64, u64);
 
 fn inode(path: &Path) -> Option<Inode> {
     let found = std::fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
+    #[cfg(unix)]
+    return {
+        use std::os::unix::fs::MetadataExt;
+        Some((found.dev(), found.ino()))
+    };
+    // An open database cannot be removed or replaced there.
+    #[cfg(not(unix))]
+    return found.is_file().then_some((0, 0));
 }
 
 /// A checkpoint after so many packets: a few megabytes.
