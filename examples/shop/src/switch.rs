@@ -1,5 +1,5 @@
-//! Where a request may be told to stop or to die. Other programs are killed and stand still at such points when nobody looks; here
-//! it happens when it is asked for.
+//! Where a request may be told to stop or to die. A process is killed, or stands still, at any point of its work and seldom when a test
+//! looks; here it happens at a point that a request names.
 
 use std::time::Duration;
 

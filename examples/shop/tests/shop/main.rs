@@ -1,5 +1,7 @@
 //! The shop as it would run: two processes behind nginx, thirty clients.
 
+mod pages;
+
 use std::time::Duration;
 
 use leasehold_shop::demo::failures::{by_hand, leasehold};
