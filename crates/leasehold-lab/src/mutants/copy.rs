@@ -50,6 +50,7 @@ fn copy_source(source: &Path, copy: &Path) -> Outcome<()> {
     std::fs::create_dir_all(copy)?;
     let parts = [
         "crates",
+        "examples",
         "interop",
         "Cargo.toml",
         "Cargo.lock",

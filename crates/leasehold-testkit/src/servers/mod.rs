@@ -6,6 +6,7 @@ pub mod database;
 pub mod etcd;
 pub mod flood;
 pub mod mariadb;
+pub mod nginx;
 pub mod pgbouncer;
 mod ports;
 pub mod postgres;
