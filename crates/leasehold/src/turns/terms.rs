@@ -18,6 +18,8 @@ pub(crate) struct Terms {
     pub(crate) linger: Duration,
     pub(crate) strict: bool,
     pub(crate) reentrant: Reentrant,
+    /// Whether only the engine's answer is a grant: for locks whose fences a store remembers.
+    pub(crate) confirmed: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +40,7 @@ impl Default for Terms {
             linger: Duration::ZERO,
             strict: false,
             reentrant: Reentrant::No,
+            confirmed: false,
         }
     }
 }
