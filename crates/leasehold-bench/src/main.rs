@@ -140,6 +140,8 @@ const PARTS: &[(&str, Part)] = &[
     ("redis-waiters", redis::many::waiting),
     #[cfg(feature = "redis")]
     ("redis-held", redis::many::held),
+    #[cfg(feature = "redis")]
+    ("striped", redis::striped::beside_one),
     #[cfg(feature = "sql")]
     ("sql", sql::uncontended),
     #[cfg(feature = "sql")]

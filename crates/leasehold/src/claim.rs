@@ -186,6 +186,8 @@ pub struct Claim {
     pub lease: Duration,
     /// Whether to join the line when there is no room now. A try does not.
     pub waits: bool,
+    /// Whether a grant counts only once the engine's own answer has told it: no message of another client may make one up.
+    pub confirmed: bool,
 }
 
 impl Claim {
@@ -197,6 +199,7 @@ impl Claim {
             mode,
             lease,
             waits: true,
+            confirmed: false,
         }
     }
 

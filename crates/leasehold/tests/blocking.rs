@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::blocking::{Client, connect};
 use leasehold::engine::Query;
-use leasehold::{ErrorKind, Released};
+use leasehold::{ErrorKind, OnceError, Ran, Released};
 
 fn client() -> Client {
     connect("memory:").expect("connected")
@@ -124,6 +124,64 @@ fn threads_meet_and_load_once() {
     assert_eq!(loads.load(Ordering::Relaxed), 1);
     let early = step.arrive_within(Duration::from_millis(10)).unwrap();
     assert_eq!(early, None);
+}
+
+/// Work and loads run on the caller's thread and outside of the background's runtime.
+#[test]
+fn work_may_lock_and_run_a_runtime_of_its_own() {
+    const LONG: Duration = Duration::from_secs(60);
+    let client = client();
+    let inside = |what: &str| {
+        let guard = client.mutex("inner").lock().expect(what);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        assert_eq!(runtime.expect("a runtime").block_on(async { 7 }), 7);
+        assert!(client.stock("inner", 2).refill(1).is_ok(), "{what}");
+        assert_eq!(guard.release().expect(what), Released::Released);
+        Ok::<_, leasehold::Error>("")
+    };
+    let (least, most) = (
+        client.once("a", LONG),
+        client.once("b", LONG).at_most_once(),
+    );
+    for once in [least, most] {
+        assert_eq!(once.run(|_| inside("once")).unwrap(), Ran::Done(""));
+        once.forget().unwrap();
+        let tried = once.try_run(|_| inside("a try of once"));
+        assert_eq!(tried.unwrap(), Ran::Done(""));
+        let again = once.run(|_| inside("once more")).unwrap();
+        assert!(matches!(again, Ran::AlreadyDone(_)), "{again:?}");
+    }
+    let failed = client.once("c", LONG).run(|_| Err::<&str, _>("failed"));
+    assert!(matches!(failed, Err(OnceError::Work("failed"))));
+    let led = client.election("e").lead(|_| inside("election")).unwrap();
+    assert!(led.is_ok());
+    let stripes = client.striped("s", 4);
+    let ran = stripes.for_key("k").run(|_| inside("striped")).unwrap();
+    assert!(ran.is_ok());
+    let ran = stripes.all().run(|_| inside("all stripes")).unwrap();
+    assert!(ran.is_ok());
+    #[cfg(feature = "cached")]
+    for cached in [client.cached("x"), client.cached("x")] {
+        let cached = cached.local(Duration::ZERO).early(1.0);
+        // A miss loads, and so does a reload.
+        for _ in 0..20 {
+            let value = cached.get_or_load(|| inside("cached").map(|_| Some(5)));
+            assert_eq!(value.unwrap().as_deref(), Some(&5));
+        }
+    }
+}
+
+/// A load that panics leaves no lock and no flight behind.
+#[cfg(feature = "cached")]
+#[test]
+fn a_load_that_panics_keeps_no_other_from_loading() {
+    let client = client();
+    let cached = client.cached("x");
+    let load = || -> Result<Option<u8>, leasehold::Error> { panic!("the load panics") };
+    let load = std::panic::AssertUnwindSafe(|| cached.get_or_load(load));
+    assert!(std::panic::catch_unwind(load).is_err());
+    let again = cached.get_or_load(|| Ok::<_, leasehold::Error>(Some(5)));
+    assert_eq!(again.unwrap().as_deref(), Some(&5));
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(crate) mod crowd;
 pub(crate) mod hand;
 pub(crate) mod lockers;
 pub(crate) mod many;
+pub(crate) mod striped;
 mod tally;
 
 use std::time::Duration;

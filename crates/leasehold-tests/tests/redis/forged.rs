@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::conformance::{Subject, fresh_name};
 use leasehold::engine::{Redis as Engine, Url};
-use leasehold::{Client, ConnectOptions, Guard, GuardState};
+use leasehold::{Client, ConnectOptions, Error, Guard, GuardState, Name, store};
 use leasehold_testkit::servers::redis::Redis;
 
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -127,6 +127,7 @@ async fn a_forged_grant_with_an_impossible_fence_is_not_believed() {
         i64::MAX as u64,
         1 << 53,
         guard.fence().get() + 3_600_000_000,
+        guard.fence().get() + 20_000_000,
     ] {
         scene.forge("G", &waits, &format!(" {fence} 0")).await;
         assert!(!waiter.is_finished(), "{fence} was believed");
@@ -139,6 +140,63 @@ async fn a_forged_grant_with_an_impossible_fence_is_not_believed() {
     let next = next.expect("joined").expect("granted").fence();
     let most = first.get() + 60_000_000;
     assert!(next > first && next.get() < most, "{next} after {first}");
+}
+
+const KINDS: [&str; 5] = ["once", "stock", "latch", "barrier", "cached"];
+
+/// One use of a kind that guards a store.
+async fn uses(client: Client, kind: &str, key: String) -> leasehold::Result<()> {
+    match kind {
+        "once" => {
+            let once = client.once(&key, Duration::from_secs(60));
+            let ran = once.run(async |_: &Guard| Ok::<_, Error>("")).await?;
+            drop(ran);
+        }
+        "stock" => drop(client.stock(&key, 1).take(1).await?),
+        "latch" => drop(client.latch(&key, 1).count_down().await?),
+        "barrier" => drop(client.barrier(&key, 1).arrive().await?),
+        _ => {
+            let load = async || Ok::<_, Error>(Some(1));
+            drop(client.cached(&key).get_or_load(load).await?);
+        }
+    }
+    Ok(())
+}
+
+/// A fence that was believed would be shown to the store, which then refuses the true holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_grant_begins_nothing_that_a_store_guards() {
+    let mut scene = Scene::new("").await;
+    let url = scene.server.url();
+    let holder = Options::new().lease(LEASE).connect(&url).await;
+    let (holder, values) = (holder.expect("connected"), store::open(&url));
+    let values = values.expect("a store");
+    for kind in KINDS {
+        let key = fresh_name();
+        let lock = match kind {
+            "stock" => format!("{key}#0"),
+            _ => format!("{kind}:{key}"),
+        };
+        let guard = holder.mutex(&lock).lock().await.expect("free");
+        let waiter = tokio::spawn(uses(scene.client.clone(), kind, key));
+        let s = scene.subject.clone();
+        let waits = async || {
+            let seen = scene.claims(&lock).into_iter();
+            let waits = seen.into_iter().find(|claim| !claim.holds);
+            waits.ok_or_else(|| format!("{kind} does not wait"))
+        };
+        let waits = s.eventually("it waits", waits).await;
+        let likely = guard.fence().get() + 500_000;
+        scene.forge("G", &waits, &format!(" {likely} 0")).await;
+        goes_on(&scene, &guard).await;
+        assert!(!waiter.is_finished(), "{kind} believed it");
+        let name = Name::new(&lock).expect("a name");
+        let shown = values.show(&name, guard.fence()).await.expect("answered");
+        assert!(shown.is_ok(), "{kind}: the holder is refused: {shown:?}");
+        let _ = guard.release().await.expect("released");
+        let used = s.soon("the waiter is granted", waiter).await;
+        used.expect("joined").expect(kind);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,11 +1,13 @@
 //! Values that one process of a fleet loads, blocking.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use super::Background;
 use crate::error::Result;
@@ -86,8 +88,27 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
         &self,
         load: impl FnOnce() -> Result<Option<T>, E>,
     ) -> Result<Option<Arc<T>>, LoadError<E>> {
-        let told = self.twin.get_or_load(async || load());
-        self.background.wait_for(told)?
+        let (want, wanted) = oneshot::channel();
+        let (bring, brought) = oneshot::channel();
+        let mut told = pin!(self.twin.get_or_load(async move || {
+            let _ = want.send(());
+            brought.await.expect("a thread that panics waits no longer")
+        }));
+        let told_or_wanted = async {
+            tokio::select! {
+                biased;
+                told = &mut told => Some(told),
+                Ok(()) = wanted => None,
+            }
+        };
+        match self.background.wait_for(told_or_wanted)? {
+            Some(told) => told,
+            // Outside of the runtime: the load may block.
+            None => {
+                let _ = bring.send(load());
+                self.background.wait_for(told)?
+            }
+        }
     }
 
     /// Forgets the value; see [`leasehold::Cached::forget`](crate::Cached::forget).

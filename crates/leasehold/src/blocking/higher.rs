@@ -255,9 +255,7 @@ impl Once {
         &self,
         work: impl FnOnce(&crate::Guard) -> Result<T, E>,
     ) -> Result<Ran<T>, OnceError<T, E>> {
-        self.background
-            .wait_for(self.twin.run(async |guard| work(guard)))
-            .map_err(OnceError::<T, E>::lock)?
+        self.run_or_not(true, work)
     }
 
     /// Like [`run`](Self::run), without waiting; see [`leasehold::Once::try_run`](crate::Once::try_run).
@@ -268,9 +266,23 @@ impl Once {
         &self,
         work: impl FnOnce(&crate::Guard) -> Result<T, E>,
     ) -> Result<Ran<T>, OnceError<T, E>> {
-        self.background
-            .wait_for(self.twin.try_run(async |guard| work(guard)))
-            .map_err(OnceError::<T, E>::lock)?
+        self.run_or_not(false, work)
+    }
+
+    /// The work is done outside of the runtime: it may block.
+    fn run_or_not<T: AsRef<[u8]>, E>(
+        &self,
+        waits: bool,
+        work: impl FnOnce(&crate::Guard) -> Result<T, E>,
+    ) -> Result<Ran<T>, OnceError<T, E>> {
+        let begun = self.background.block_on(self.twin.begin(waits));
+        let guard = match begun.map_err(OnceError::<T, E>::lock)? {
+            Ok(guard) => guard,
+            Err(ran) => return Ok(ran),
+        };
+        let done = work(&guard);
+        let finished = self.background.wait_for(self.twin.finish(guard, done));
+        finished.map_err(OnceError::<T, E>::lock)?
     }
 
     /// Forgets that the work was done or begun; see [`leasehold::Once::forget`](crate::Once::forget).

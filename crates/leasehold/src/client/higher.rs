@@ -7,8 +7,9 @@ use super::Client;
 use crate::error::{Error, ErrorKind, Result, Step};
 #[cfg(feature = "cached")]
 use crate::kinds::Cached;
-use crate::kinds::{Barrier, Election, Latch, Once, Stock};
+use crate::kinds::{Barrier, Election, Handle, Latch, Mutex, Once, Stock, Striped};
 use crate::store::Store;
+use crate::turns::Terms;
 
 impl Client {
     /// A number in segments, each behind a lock of its own: stock that many buy at once.
@@ -22,7 +23,13 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn stock(&self, name: impl AsRef<str>, segments: u32) -> Stock {
-        Stock::new(self.striped(name, segments), self.store())
+        let locks = Striped::new(
+            &self.0.turns,
+            name.as_ref(),
+            segments,
+            self.guarding_terms(),
+        );
+        Stock::new(locks, self.store())
     }
 
     /// One leader at a time, in terms.
@@ -50,7 +57,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn once(&self, key: impl AsRef<str>, keep: Duration) -> Once {
-        let lock = self.mutex(format!("once:{}", key.as_ref()));
+        let lock = Mutex::new(self.guarding(&format!("once:{}", key.as_ref())));
         Once::new(lock, self.store(), keep, &self.0.who)
     }
 
@@ -94,6 +101,20 @@ impl Client {
     #[cfg(feature = "cached")]
     pub fn cached<T: Send + Sync + 'static>(&self, name: impl AsRef<str>) -> Cached<T> {
         Cached::new(self.clone(), self.0.layer.clone(), name.as_ref())
+    }
+
+    /// The terms of a lock that guards a value of the store: the store remembers its fences, so one that was made up would keep
+    /// the true holders out.
+    fn guarding_terms(&self) -> Terms {
+        Terms {
+            confirmed: true,
+            ..self.0.terms.clone()
+        }
+    }
+
+    /// A lock that guards a value of the store.
+    pub(crate) fn guarding(&self, name: &str) -> Handle {
+        Handle::new(&self.0.turns, name, self.guarding_terms())
     }
 
     /// Where kinds that remember something keep it; the reason if there is no such place.

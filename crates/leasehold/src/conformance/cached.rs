@@ -10,8 +10,10 @@ use tokio::sync::Semaphore;
 use super::cancel::{for_every_k, nothing_left, poll_times};
 use super::{Subject, fresh_name};
 use crate::client::Client;
+use crate::engine::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::kinds::{Cached, LoadError};
+use crate::options::Options;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -174,6 +176,55 @@ pub async fn values_are_reloaded_early_and_forgotten(s: &Subject) {
         }
     })
     .await;
+}
+
+/// P30: a time beyond what a clock counts is the longest that a store keeps.
+pub async fn the_longest_time_is_kept(s: &Subject) {
+    let (a, b) = s.two().await;
+    let longest = |client: &Client, name: &str| {
+        let cached = exact(client, name).ttl(Duration::MAX);
+        cached.stale(Duration::MAX).ttl_of_nothing(Duration::MAX)
+    };
+    for there in [true, false] {
+        let name = fresh_name();
+        for cached in [longest(&a, &name), longest(&a, &name).local(Duration::MAX)] {
+            let load = async || Ok::<_, Error>(there.then(|| "1".to_owned()));
+            let value = cached.get_or_load(load).await.expect("loaded");
+            assert_eq!(value.is_some(), there, "P30");
+            let value = told(&longest(&b, &name)).await;
+            assert_eq!(value.is_some(), there, "P30: another client");
+            cached.forget().await.expect("forgotten");
+        }
+    }
+}
+
+/// P30: ages are the store's: a client whose wall clock is wrong reloads nothing that is fresh.
+pub async fn a_wrong_wall_clock_reloads_nothing(s: &Subject) {
+    const YEARS: i64 = 20 * 365 * 86_400_000_000;
+    let (a, name) = (s.client().await, fresh_name());
+    let load = async || Ok::<_, Error>(Some("1".to_owned()));
+    let _ = exact(&a, &name).get_or_load(load).await.expect("loaded");
+    for wrong in [YEARS, -YEARS] {
+        let clock = Clock::simulated();
+        clock.set_wall(wrong);
+        let client = s.client_with(Options::new().clock(clock)).await;
+        let cached = exact(&client, &name);
+        for _ in 0..3 {
+            assert_eq!(told(&cached).await.as_deref(), Some("1"), "P30");
+        }
+        let ends = client.cached::<String>(fresh_name());
+        let ends = ends.ttl(Duration::from_millis(50)).local(Duration::ZERO);
+        let _ = ends.get_or_load(load).await.expect("loaded");
+        s.eventually("P30: it ends", async || {
+            let again = async || Ok::<_, Error>(Some("2".to_owned()));
+            let value = ends.get_or_load(again).await.expect("told");
+            match value.as_deref().map(String::as_str) {
+                Some("2") => Ok(()),
+                old => Err(format!("{old:?}")),
+            }
+        })
+        .await;
+    }
 }
 
 /// P30: a loader that lost its lock writes nothing over a later value, and tells the later one.

@@ -252,7 +252,8 @@ macro_rules! __tests_of_cached {
     ($subject:expr) => {
         $crate::conformance_tests! { @each $subject;
             cached: one_of_many_misses_loads, failures_are_not_kept_and_values_end, the_old_value_is_told_while_one_reloads,
-                values_are_reloaded_early_and_forgotten, a_late_loader_writes_nothing, a_miss_at_every_await;
+                values_are_reloaded_early_and_forgotten, a_late_loader_writes_nothing, a_miss_at_every_await, the_longest_time_is_kept,
+                a_wrong_wall_clock_reloads_nothing;
         }
     };
 }
@@ -294,7 +295,7 @@ macro_rules! conformance_tests {
             striped: keys_have_their_stripe, a_store_refuses_late_writes, stock_adds_up;
             election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
             once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
-                a_duplicate_costs_one_round_trip;
+                a_duplicate_costs_one_round_trip, the_longest_time_is_kept;
             meeting: a_latch_opens_for_all_who_wait, a_latch_at_every_await, all_arrive_and_all_go, a_member_that_gives_up_breaks_it,
                 a_dead_member_breaks_it, an_arrival_at_every_await;
             turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,

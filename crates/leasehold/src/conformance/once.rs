@@ -151,6 +151,21 @@ pub async fn a_duplicate_costs_one_round_trip(s: &Subject) {
     }
 }
 
+/// P29, P31: a time beyond what a clock counts is the longest that a store keeps.
+pub async fn the_longest_time_is_kept(s: &Subject) {
+    let (a, key) = (s.client().await, fresh_name());
+    for once in [a.once(&key, Duration::MAX), a.once(&key, LONG * 1_000_000)] {
+        let ran = once.run(async |_| Ok::<_, ()>("1")).await.expect("ran");
+        assert_eq!(ran, Ran::Done("1"), "P29");
+        let again = once.run(async |_| Ok::<_, ()>("2")).await.expect("ran");
+        assert!(matches!(again, Ran::AlreadyDone(_)), "P29: {again:?}");
+        once.forget().await.expect("forgotten");
+    }
+    let latch = a.latch(&key, 2).keep(Duration::MAX);
+    assert_eq!(latch.count_down().await.expect("counted"), 1, "P31");
+    assert_eq!(latch.left().await.expect("read"), 1, "P31");
+}
+
 /// A store that counts its calls.
 #[derive(Debug)]
 struct Counted(Arc<dyn Store>, AtomicUsize);

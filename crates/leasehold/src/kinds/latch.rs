@@ -15,7 +15,8 @@ use crate::store::{self, Entry};
 /// A latch: counted down so many times from anywhere in the fleet, it opens for all who wait, and stays open.
 ///
 /// The count is in the client's [store](crate::store), as decimal text, and is changed under the lock `latch:NAME`. It is kept for a
-/// day after it was counted last ([`keep`](Self::keep)); after that, or a [`reset`](Self::reset), the latch begins anew.
+/// day after it was counted last ([`keep`](Self::keep)); after that, or a [`reset`](Self::reset), the latch begins anew. It is as
+/// durable as the store: one that forgets its last writes in a crash or a failover forgets counts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -48,7 +49,7 @@ struct Shared {
 impl Latch {
     pub(crate) fn new(client: Client, name: &str, count: u32) -> Self {
         let name = format!("latch:{name}");
-        let lock = client.mutex(&name);
+        let lock = Mutex::new(client.guarding(&name));
         Self {
             client,
             name,

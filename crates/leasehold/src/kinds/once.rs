@@ -13,7 +13,8 @@ use crate::store::{self, Entry, Store};
 
 /// Work that is done once per key within a time: the first request does it, under the lock `once:KEY`, and the client's
 /// [store](crate::store) remembers that it is done, with its result. A request after that gets
-/// [`Ran::AlreadyDone`] in one round trip, and no lock. A run that failed does not count as done.
+/// [`Ran::AlreadyDone`] in one round trip, and no lock. A run that failed does not count as done. It is kept for
+/// [`store::LONGEST`](crate::store::LONGEST) at most.
 ///
 /// # What "once" means
 /// A process can die between the work and the note that it is done. So the caller chooses what happens then:
@@ -23,6 +24,10 @@ use crate::store::{self, Entry, Store};
 /// | at least once (unless said otherwise) | after the work | the next request does the work again | work that may be repeated |
 /// | [`at_most_once`](Self::at_most_once) | begun before the work, done after it | the next request gets [`Ran::Interrupted`]: a person or a program decides ([`forget`](Self::forget)) | work that must not be repeated |
 /// | exactly once | in the transaction of the work | neither is there | an effect in one database: `leasehold::sql::mark` |
+///
+/// An `Err` of the work says that it did not happen: the next request does it, at most once or not. Work whose outcome is not known (a
+/// payment that timed out) returns `Ok` with a word for that. A note is as durable as the store: one that forgets its last writes in a
+/// crash or a failover forgets notes, and the work is done again.
 ///
 /// A process that stands still for longer than its lease may go on after another one has begun. Its note is refused by its
 /// fence; its effect is refused only by a resource that checks fences, so give it [`Guard::fence`].
@@ -111,7 +116,8 @@ impl Once {
         }))
     }
 
-    /// Notes the work before it begins: a run that was interrupted is not repeated.
+    /// Notes the work before it begins: a run that was interrupted is not repeated. One that failed is: its `Err` says that the work did
+    /// not happen.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -231,6 +237,18 @@ impl Once {
             lost = guard.lost() => return Err(OnceError::lock(lost)),
             done = work(&guard) => done,
         };
+        self.finish(guard, done).await
+    }
+
+    /// Notes how the work ended, and gives the lock back.
+    pub(crate) async fn finish<T, E>(
+        &self,
+        guard: Guard,
+        done: Result<T, E>,
+    ) -> Result<Ran<T>, OnceError<T, E>>
+    where
+        T: AsRef<[u8]>,
+    {
         match done {
             Ok(done) => match self.note(&guard, done.as_ref()).await {
                 Ok(()) => {
@@ -250,7 +268,7 @@ impl Once {
     }
 
     /// The lock, with the work noted as begun if that is wanted; or how the request ends without work.
-    async fn begin<T>(&self, waits: bool) -> Result<std::result::Result<Guard, Ran<T>>> {
+    pub(crate) async fn begin<T>(&self, waits: bool) -> Result<std::result::Result<Guard, Ran<T>>> {
         let (store, lock) = (self.store()?, &self.0.lock);
         // A duplicate is refused without the lock.
         let noted = match lock.name() {

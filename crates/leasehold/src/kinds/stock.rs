@@ -68,7 +68,8 @@ impl Stock {
     /// # Errors
     /// Those of the lock and of the store. Unless the error [may have happened](Error::may_have_happened), nothing was taken.
     /// # Not promised
-    /// First come, first served between takes: a later one may find a segment sooner.
+    /// First come, first served between takes: a later one may find a segment sooner. While a refill is under way a take of one may
+    /// be told that there is none: it saw each segment empty, one after the other, and the first of them may be full by then.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {

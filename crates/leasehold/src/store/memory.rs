@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Entry, FENCE_KEPT, Fenced, Store};
+use super::{Entry, FENCE_KEPT, Fenced, LONGEST, Store};
 use crate::clock::{Clock, Micros, micros};
 use crate::engine::Url;
 use crate::error::Result;
@@ -80,7 +80,8 @@ impl MemoryStore {
         }
         let wall = |moment| self.clock.wall_time_of(moment);
         let ends = ends.map(wall);
-        Some(Entry::new(value.clone(), cell.fence, wall(*written), ends))
+        let (written, read) = (wall(*written), wall(now));
+        Some(Entry::new(value.clone(), cell.fence, written, ends, read))
     }
 
     /// Changes a cell unless it has seen a larger fence.
@@ -129,7 +130,7 @@ impl Store for MemoryStore {
         keep: Option<Duration>,
     ) -> Result<Fenced<()>> {
         Ok(self.change(key, fence, |cell, now| {
-            let ends = keep.map(|keep| now.saturating_add(micros(keep)));
+            let ends = keep.map(|keep| now + micros(keep.min(LONGEST)));
             cell.value = value.map(|value| (value.to_owned(), now, ends));
             let until = match value {
                 Some(_) => ends,

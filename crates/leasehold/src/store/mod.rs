@@ -29,6 +29,10 @@ use crate::name::Name;
 /// How long a fence is remembered after the value that it wrote has ended.
 pub const FENCE_KEPT: Duration = Duration::from_secs(3600);
 
+/// The longest time that a value is kept, a hundred years: what is asked for beyond it is this. Sums with the time of a clock
+/// stay below 2^53, up to which the numbers of a script are exact.
+pub const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
+
 /// The answer to a fence: what was asked for, or which larger fence was shown before.
 pub type Fenced<T> = std::result::Result<T, StaleFence>;
 
@@ -54,7 +58,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Shows a fence, and answers with the value: from then on smaller fences are refused. One round trip.
     async fn show(&self, key: &Name, fence: Fence) -> Result<Fenced<Option<Entry>>>;
 
-    /// Replaces the value, for this long or for good; without a value, removes it. One round trip.
+    /// Replaces the value, for this long ([`LONGEST`] at most) or for good; without a value, removes it. One round trip.
     async fn put(
         &self,
         key: &Name,
@@ -79,22 +83,37 @@ pub struct Entry {
     pub written: SystemTime,
     /// When it ends; none if it stays.
     pub ends: Option<SystemTime>,
+    /// When it was read, by the store's clock.
+    pub read: SystemTime,
 }
 
 impl Entry {
-    /// An entry as a store read it.
+    /// An entry as a store read it at this time of its clock.
     pub const fn new(
         value: Vec<u8>,
         fence: Fence,
         written: SystemTime,
         ends: Option<SystemTime>,
+        read: SystemTime,
     ) -> Self {
         Self {
             value,
             fence,
             written,
             ends,
+            read,
         }
+    }
+
+    /// How old it was when it was read. No clock but the store's has a part in it.
+    pub fn age(&self) -> Duration {
+        self.read.duration_since(self.written).unwrap_or_default()
+    }
+
+    /// How much was left of it when it was read; none if it stays.
+    pub fn left(&self) -> Option<Duration> {
+        let left = |ends: SystemTime| ends.duration_since(self.read).unwrap_or_default();
+        self.ends.map(left)
     }
 }
 

@@ -151,6 +151,7 @@ impl Queue {
         }
         let claim = Claim {
             waits: request.waits,
+            confirmed: request.terms.confirmed,
             ..Claim::new(self.name.clone(), request.mode, request.terms.lease)
         };
         self.manager

@@ -305,6 +305,7 @@ impl Active {
             && request.terms.keep_alive
             && request.terms.min_hold.is_zero()
             && self.grant.claim.lease == request.terms.lease
+            && self.grant.claim.confirmed >= request.terms.confirmed
             && within
             && self.grant.has_fences()
             && !self.grant.is_asked()

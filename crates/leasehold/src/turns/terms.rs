@@ -20,6 +20,8 @@ pub(crate) struct Terms {
     pub(crate) strict: bool,
     pub(crate) bound: TurnBound,
     pub(crate) reentrant: Reentrant,
+    /// Whether only the engine's answer is a grant: for locks whose fences a store remembers.
+    pub(crate) confirmed: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +43,7 @@ impl Default for Terms {
             strict: false,
             bound: TurnBound::default(),
             reentrant: Reentrant::No,
+            confirmed: false,
         }
     }
 }

@@ -26,4 +26,4 @@ elseif what == 'remove' or (what == 'show' and not value) then
   value = false
 end
 if not value or (ends and tonumber(ends) <= now) then return {'none'} end
-return {'some', seen, value, written, ends}
+return {'some', seen, value, written, ends, string.format('%.0f', now)}

@@ -15,7 +15,7 @@ use crate::engine::Url;
 use crate::error::{Result, Step};
 use crate::fence::{Fence, StaleFence};
 use crate::name::Name;
-use crate::store::{Entry, FENCE_KEPT, Fenced, Store};
+use crate::store::{Entry, FENCE_KEPT, Fenced, LONGEST, Store};
 
 const SCRIPT: &str = include_str!("store.lua");
 
@@ -90,10 +90,10 @@ fn answer(reply: Vec<Reply>, words: &[&[u8]]) -> std::result::Result<Answer, Tro
             let seen = fence(seen)?;
             Ok(Err(StaleFence { shown, seen }))
         }
-        [seen, Reply::Text(value), written, ends @ ..] if word.is(b"some") => {
-            let ends = ends.first().filter(|ends| **ends != Reply::Nil);
-            let ends = ends.map(time).transpose()?;
-            let entry = Entry::new(value.clone(), fence(seen)?, time(written)?, ends);
+        [seen, Reply::Text(value), written, ends, now] if word.is(b"some") => {
+            let ends = Some(ends).filter(|ends| **ends != Reply::Nil);
+            let (ends, written, now) = (ends.map(time).transpose()?, time(written)?, time(now)?);
+            let entry = Entry::new(value.clone(), fence(seen)?, written, ends, now);
             Ok(Ok(Some(entry)))
         }
         _ => Err(strange()),
@@ -128,7 +128,7 @@ impl Store for RedisStore {
         keep: Option<Duration>,
     ) -> Result<Fenced<()>> {
         let (fence, kept) = (digits(fence), FENCE_KEPT.as_millis().to_string());
-        let keep = keep.map_or_else(String::new, |keep| micros(keep).to_string());
+        let keep = keep.map_or_else(String::new, |keep| micros(keep.min(LONGEST)).to_string());
         let what: &[u8] = if value.is_some() { b"put" } else { b"remove" };
         let value = value.unwrap_or_default();
         let words = [

@@ -16,7 +16,7 @@ use crate::engine::Url;
 use crate::error::{Result, Step};
 use crate::fence::{Fence, StaleFence};
 use crate::name::Name;
-use crate::store::{Entry, FENCE_KEPT, Fenced, Store};
+use crate::store::{Entry, FENCE_KEPT, Fenced, LONGEST, Store};
 
 /// Values in the table `store`: a row per key.
 struct SqlStore {
@@ -153,15 +153,16 @@ impl SqlStore {
 
 fn read(row: &[Option<String>]) -> Result<Row, Trouble> {
     let (fence, written, ends) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
-    let fence = Fence::new(fence);
+    let (fence, now) = (Fence::new(fence), number(row, 3)?);
     // A row without a value has ended, too: the hexadecimal text of NULL is empty on SQLite.
-    if ends <= number(row, 3)? {
+    if ends <= now {
         return Ok((fence, None));
     }
     let wall = |moment| UNIX_EPOCH + Duration::from_micros(moment);
     let ends = (ends < NEVER).then(|| wall(ends));
     let value = hex_bytes(cell(row, 4)?)?;
-    Ok((fence, Some(Entry::new(value, fence, wall(written), ends))))
+    let entry = Entry::new(value, fence, wall(written), ends, wall(now));
+    Ok((fence, Some(entry)))
 }
 
 #[async_trait]
@@ -191,7 +192,7 @@ impl Store for SqlStore {
                 let (ends, gone) = match keep {
                     None => (NEVER.to_string(), NEVER.to_string()),
                     Some(keep) => {
-                        let keep = micros(keep).min(NEVER / 4);
+                        let keep = micros(keep.min(LONGEST));
                         (
                             format!("{now} + {keep}"),
                             format!("{now} + {}", keep + kept),

@@ -59,8 +59,9 @@ const WAITING: Duration = Duration::from_secs(30 * 86_400);
 impl Barrier {
     pub(crate) fn new(client: Client, name: &str, count: u32, lease: Duration) -> Self {
         let name = format!("barrier:{name}");
-        let members = client.semaphore(format!("{name}#members"), count);
-        let lock = client.mutex(&name);
+        let members = client.guarding(&format!("{name}#members"));
+        let members = Semaphore::new(members, count);
+        let lock = Mutex::new(client.guarding(&name));
         Self {
             client,
             name,

@@ -1,7 +1,7 @@
 //! From the store, or loaded under the lock.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -171,14 +171,9 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
     fn read(&self, entry: Option<Entry>, before: Option<&Held<T>>) -> Option<Held<T>> {
         let entry = entry?;
         let (value, ttl) = decode::<T>(&entry.value)?;
-        let (now, wall) = (self.layer.now(), self.layer.wall());
-        let at = |time: SystemTime| micros(time.duration_since(UNIX_EPOCH).unwrap_or_default());
-        let age = wall.saturating_sub(at(entry.written));
-        let left = Duration::from_micros(micros(ttl).saturating_sub(age));
-        let end = match entry.ends {
-            Some(ends) => now.saturating_add(at(ends).saturating_sub(wall)),
-            None => now.saturating_add(micros(left)),
-        };
+        let now = self.layer.now();
+        let left = ttl.saturating_sub(entry.age());
+        let end = now.saturating_add(micros(entry.left().unwrap_or(left)));
         let same = before.filter(|before| before.written == Some(entry.written));
         let reload = match same {
             Some(before) => before.reload,

@@ -158,11 +158,6 @@ impl Layer {
         self.clock.now()
     }
 
-    /// The wall clock.
-    pub(super) fn wall(&self) -> Micros {
-        self.clock.wall()
-    }
-
     /// Made by the first value: most clients hold none.
     fn cells(&self) -> &Cache<Key, Cell> {
         self.cells.get_or_init(|| {

@@ -35,8 +35,8 @@ use crate::store;
 /// again. While an old value may still be told, it is told instead of the error, and the load is tried again after
 /// [`local`](Self::local).
 ///
-/// Ages are those of the store; they are compared with this machine's wall clock. A clock that is wrong makes reloads early or late,
-/// and never brings a value back: the store ends it by its own clock, and a late loader's write is refused by its fence.
+/// Ages are those of the store, by its own clock: a wrong clock of this machine makes no reload early or late. A late loader's write is
+/// refused by its fence.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -92,7 +92,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
 
     /// How long a value lasts after it was loaded; 60 s unless set.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
+        self.settings.ttl = bounded(ttl);
         self
     }
 
@@ -104,13 +104,13 @@ impl<T: Send + Sync + 'static> Cached<T> {
 
     /// How long "nothing there" lasts; a tenth of the ttl unless set, and with zero it is not kept.
     pub const fn ttl_of_nothing(mut self, ttl: Duration) -> Self {
-        self.settings.nothing = Some(ttl);
+        self.settings.nothing = Some(bounded(ttl));
         self
     }
 
     /// For how long after its ttl a value is still told while one reader reloads it; not at all unless set.
     pub const fn stale(mut self, stale: Duration) -> Self {
-        self.settings.stale = stale;
+        self.settings.stale = bounded(stale);
         self
     }
 
@@ -124,7 +124,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
     /// For how long this process uses a value without a look at the store; 1 s unless set, and with zero it looks every time. Another
     /// process may tell a value for up to twice this after [`forget`](Self::forget).
     pub const fn local(mut self, local: Duration) -> Self {
-        self.settings.local = local;
+        self.settings.local = bounded(local);
         self
     }
 
@@ -258,7 +258,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
     }
 
     fn lock(&self) -> super::Mutex {
-        let lock = self.client.mutex(format!("cached:{}", self.key.name()));
+        let lock = self.client.guarding(&format!("cached:{}", self.key.name()));
+        let lock = super::Mutex::new(lock);
         match self.settings.lease {
             Some(lease) => lock.lease(lease),
             None => lock,
@@ -277,6 +278,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Cached<T> {
             () => return Ok(()),
         };
         Err(Error::new(ErrorKind::Invalid, Step::Store, what))
+    }
+}
+
+/// No longer than a store keeps a value: sums of times stay far from the largest one.
+const fn bounded(time: Duration) -> Duration {
+    match time.as_secs() < store::LONGEST.as_secs() {
+        true => time,
+        false => store::LONGEST,
     }
 }
 

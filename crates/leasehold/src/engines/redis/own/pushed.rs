@@ -43,8 +43,8 @@ enum Asking {
 }
 
 /// How far ahead of the server's clock a grant may be by its message alone, in microseconds. A counter that is further
-/// ahead is believed when the server answers.
-const AHEAD: u64 = 60_000_000;
+/// ahead, as after thousands of grants of which no fence was spent, is believed when the server answers.
+const AHEAD: u64 = 1_000_000;
 
 impl Mine {
     pub(super) fn new(claim: Arc<Claim>) -> Self {
@@ -97,7 +97,7 @@ fn heard(session: &Arc<RedisSession>, inbox: &Inbox, event: Event) {
 }
 
 /// A grant is believed of a claim that waits, with a fence that can be true; otherwise the server is asked. So it is with
-/// `confirm=1`, and when replicas must have the grant.
+/// `confirm=1`, for a claim that is to be confirmed, and when replicas must have the grant.
 fn granted(session: &Arc<RedisSession>, inbox: &Inbox, id: ClaimId, held: Held) {
     let config = &session.servers.config;
     let confirmed = config.confirm || config.replicas > 0;
@@ -107,6 +107,7 @@ fn granted(session: &Arc<RedisSession>, inbox: &Inbox, id: ClaimId, held: Held) 
             None => return,
             Some(mine) if mine.phase == Phase::Holds => return,
             Some(mine) => {
+                let confirmed = confirmed || mine.claim.confirmed;
                 let believed = !confirmed && mine.believes(held.fence);
                 if believed {
                     mine.phase = Phase::Holds;
