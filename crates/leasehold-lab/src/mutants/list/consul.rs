@@ -46,4 +46,11 @@ pub(super) const CONSUL: &[Mutant] = &[
         "\"Behavior\": (if PLANTED { \"release\" } else { \"delete\" }),",
         "test consul hazards::alone::a_session_that_ends_leaves_no_key",
     ),
+    mutant(
+        "consul: a shared key is taken whatever became of it since it was read",
+        "engines/consul/shared/mutex.rs",
+        "own.http.txn(&[check, same, lock]).await",
+        "own.http.txn(&[check, if PLANTED { check } else { same }, lock]).await",
+        "test consul hazards::shared::a_mutex_and_a_semaphore_of_one_name_are_not_both_held",
+    ),
 ];

@@ -1,6 +1,7 @@
 //! What can go wrong with Consul: agents that freeze, leaders that die, sessions that are destroyed.
 
 mod alone;
+mod shared;
 mod three;
 
 use std::time::Duration;

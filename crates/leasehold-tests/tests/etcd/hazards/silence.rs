@@ -1,5 +1,9 @@
 //! Who cannot be heard: holders, waiters and servers that stand still.
 
+use std::sync::Arc;
+
+use leasehold::engine::{Etcd as Engine, Url};
+
 use super::*;
 
 /// The holder cannot be heard: it says so itself before anybody else is let in.
@@ -153,4 +157,32 @@ async fn a_stopped_holder_wakes_up_without_its_lock() {
     stopped.signal(Signal::CONT);
     assert!(stopped.ask(&write).starts_with("refused"));
     assert_eq!(stopped.ask("state s"), "Lost");
+}
+
+/// A member takes at most one ping in five seconds, and ends the connection of a client that sends more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_with_nothing_to_say_is_kept() {
+    const IDLE: Duration = Duration::from_secs(60);
+    let server = Etcd::start();
+    let proxy = Proxy::before(server.port());
+    let url = Url::parse(&format!("etcd://127.0.0.1:{}", proxy.port)).expect("a URL");
+    let engine = Arc::new(Engine::at(&url).expect("an engine").lease(IDLE));
+    let ours = Options::new().lease(IDLE).open(engine).await;
+    let guard = ours
+        .expect("connected")
+        .mutex("idle")
+        .lock()
+        .await
+        .expect("free");
+    let (connections, deadline) = (proxy.connections(), guard.deadline());
+    // A heartbeat is sent every third of a lease: until then the pings are all that is said.
+    until("the next heartbeat", async || {
+        assert_eq!(guard.state(), State::Valid, "the connection was lost");
+        match guard.deadline() > deadline + IDLE / 4 {
+            true => Ok(()),
+            false => Err(format!("{:?} left", guard.remaining())),
+        }
+    })
+    .await;
+    assert_eq!(proxy.connections(), connections, "connected again");
 }

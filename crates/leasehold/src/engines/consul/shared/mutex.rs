@@ -58,7 +58,9 @@ impl SharedServer {
                     .again(|| self.own.http.key_after(key, None))
                     .await?;
                 if let Some(entry) = &entry {
-                    self.check_mutex(entry).await?;
+                    if !self.check_mutex(entry).await? {
+                        continue;
+                    }
                     holder.clone_from(&entry.session);
                 }
                 self.end_unless(key, &holder, index);
@@ -68,14 +70,14 @@ impl SharedServer {
                     continue;
                 }
                 if let (true, Some(place)) = (holder.is_empty(), &ours) {
-                    match self.try_mutex(key, place, false).await? {
+                    match self.try_mutex(key, place, entry.as_ref()).await? {
                         Tried::Holds => holder.clone_from(&self.own.lease.id),
                         Tried::Delayed => delayed = true,
                         Tried::Again => continue,
                     }
                 }
             } else if let Some(place) = &ours {
-                match self.try_mutex(key, place, true).await? {
+                match self.try_mutex(key, place, None).await? {
                     Tried::Holds => holder.clone_from(&self.own.lease.id),
                     Tried::Delayed | Tried::Again => continue,
                 }
@@ -103,10 +105,10 @@ impl SharedServer {
         }
     }
 
-    /// Refuses a key that is no mutex's. A semaphore without holders makes room.
-    async fn check_mutex(&self, entry: &Entry) -> Result<(), Fail> {
+    /// Refuses a key that is no mutex's. A semaphore without holders makes room: then this is false, and the key is another.
+    async fn check_mutex(&self, entry: &Entry) -> Result<bool, Fail> {
         match entry.flags {
-            LOCK => Ok(()),
+            LOCK => Ok(true),
             SEMAPHORE => {
                 let dir = entry.key.strip_suffix(DOT_LOCK).unwrap_or(&entry.key);
                 let now = self.permits_now(dir).await?;
@@ -115,7 +117,7 @@ impl SharedServer {
                 }
                 let op = [Op::DeleteCas(&entry.key, now.modified)];
                 match self.own.again(|| self.own.http.txn(&op)).await {
-                    Ok(_) | Err(Trouble::Failed(..)) => Ok(()),
+                    Ok(_) | Err(Trouble::Failed(..)) => Ok(false),
                     Err(trouble) => Err(trouble.into()),
                 }
             }
@@ -123,20 +125,26 @@ impl SharedServer {
         }
     }
 
-    async fn try_mutex(&self, key: &str, place: &Place, new: bool) -> Result<Tried, Fail> {
+    /// Takes the key if it is still what was read of it. Consul gives a key that no session has to any session, also the `.lock`
+    /// of a semaphore that came meanwhile.
+    async fn try_mutex(
+        &self,
+        key: &str,
+        place: &Place,
+        read: Option<&Entry>,
+    ) -> Result<Tried, Fail> {
         let (own, gate, claim) = (&self.own, self.own.gate_key(), place.claim);
         let (session, value) = (&own.lease.id, stamp(place.since, &place.data));
         self.hall.set(key, claim, Phase::Asks);
         let mut failed = 0;
         loop {
             let check = Op::CheckIndex(&gate, own.gate.load(Ordering::Acquire));
-            let lock = Op::Lock(key, LOCK, &value, session);
-            let ops = [check, Op::CheckNotExists(key), lock];
-            let txn = match new {
-                true => own.http.txn(&ops).await,
-                false => own.http.txn(&[check, lock]).await,
+            let same = match read {
+                Some(entry) => Op::CheckIndex(key, entry.modified),
+                None => Op::CheckNotExists(key),
             };
-            let tried = match txn {
+            let lock = Op::Lock(key, LOCK, &value, session);
+            let tried = match own.http.txn(&[check, same, lock]).await {
                 Ok(entries) => {
                     let made = entries.iter().find(|entry| entry.key == key);
                     made.map(|entry| Phase::Holds(entry.modified))

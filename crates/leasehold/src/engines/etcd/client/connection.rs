@@ -43,6 +43,10 @@ const LARGEST: usize = 16 * 1024 * 1024;
 /// The window for what the server sends: watch events of many locks come in small frames.
 const WINDOW: u32 = 8 * 1024 * 1024;
 
+/// How often a connection with nothing to say is tried. A member ends one that pings more often than every 5 s
+/// (`--grpc-keepalive-min-time`); requests have a patience of their own.
+const PING: Duration = Duration::from_secs(6);
+
 /// HTTP/2 to one member.
 #[derive(Clone)]
 struct Pipe(SendRequest<Body>);
@@ -328,7 +332,7 @@ async fn greet(
         .timer(TokioTimer::new())
         .initial_connection_window_size(WINDOW)
         .initial_stream_window_size(WINDOW)
-        .keep_alive_interval(patience / 2)
+        .keep_alive_interval(PING)
         .keep_alive_timeout(patience / 2)
         .keep_alive_while_idle(true);
     let greeted = builder.handshake(TokioIo::new(stream)).await;
