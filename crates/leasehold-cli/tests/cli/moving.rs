@@ -1,6 +1,6 @@
 //! What `docs/recipes.md` says of fences, for a program that moves to another engine.
 
-use leasehold::{Fence, Gate};
+use leasehold::{Fence, FenceGate};
 use leasehold_testkit::servers::etcd::Etcd;
 use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
@@ -57,7 +57,7 @@ fn the_numbers_of_a_server_need_the_floor() {
     let (place, redis) = (Place::new(), Redis::start());
     let (zookeeper, etcd) = (ZooKeeper::start(), Etcd::start());
     for url in [zookeeper.url(), etcd.url()] {
-        let resource = Gate::new();
+        let resource = FenceGate::new();
         let seen = Fence::new(fence(&place, &redis.url()));
         assert_eq!(resource.admit(seen), Ok(()));
         let bare = Fence::new(fence(&place, &url));

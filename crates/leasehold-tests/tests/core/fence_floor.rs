@@ -33,7 +33,7 @@ impl Two {
         let floored = fence_of(&self.floored, name).await;
         let bare = fence_of(&self.bare, name).await;
         assert_eq!(floored.get(), FLOOR + bare.get(), "{name}");
-        let below = self.floored.evict(name, Some(bare), "below the floor");
+        let below = self.floored.evict_fence(name, bare, "below the floor");
         assert_eq!(below.await.expect("an answer"), 0, "{name}");
         floored
     }
@@ -41,9 +41,9 @@ impl Two {
     /// Evicts the holder of this fence, and no other.
     async fn evict(&self, name: &str, fence: Fence) {
         let next = Fence::new(fence.get() + 256);
-        let other = self.floored.evict(name, Some(next), "another fence");
+        let other = self.floored.evict_fence(name, next, "another fence");
         assert_eq!(other.await.expect("an answer"), 0, "{name}");
-        let evicted = self.floored.evict(name, Some(fence), "it hangs");
+        let evicted = self.floored.evict_fence(name, fence, "it hangs");
         assert_eq!(evicted.await.expect("evicted"), 1, "{name}");
     }
 }

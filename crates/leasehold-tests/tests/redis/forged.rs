@@ -168,7 +168,7 @@ async fn uses(client: Client, kind: &str, key: String) -> leasehold::Result<()> 
 async fn a_forged_grant_begins_nothing_that_a_store_guards() {
     let mut scene = Scene::new("").await;
     let url = scene.server.url();
-    let holder = Options::new().lease(LEASE).connect(&url).await;
+    let holder = ConnectOptions::new().lease(LEASE).connect(&url).await;
     let (holder, values) = (holder.expect("connected"), store::open(&url));
     let values = values.expect("a store");
     for kind in KINDS {

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::engine::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::kinds::{Cached, LoadError};
-use crate::options::Options;
+use crate::options::ConnectOptions;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -207,7 +207,7 @@ pub async fn a_wrong_wall_clock_reloads_nothing(s: &Subject) {
     for wrong in [YEARS, -YEARS] {
         let clock = Clock::simulated();
         clock.set_wall(wrong);
-        let client = s.client_with(Options::new().clock(clock)).await;
+        let client = s.client_with(ConnectOptions::new().clock(clock)).await;
         let cached = exact(&client, &name);
         for _ in 0..3 {
             assert_eq!(told(&cached).await.as_deref(), Some("1"), "P30");

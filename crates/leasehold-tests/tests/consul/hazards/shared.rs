@@ -4,7 +4,7 @@ use super::*;
 
 async fn shared(url: &str) -> Client {
     let url = format!("{url}?layout=consul");
-    let opened = Options::new().lease(LONG).connect(&url).await;
+    let opened = ConnectOptions::new().lease(LONG).connect(&url).await;
     opened.expect("connected")
 }
 
@@ -35,7 +35,7 @@ async fn a_mutex_and_a_semaphore_of_one_name_are_not_both_held() {
         let refused = refused.expect_err("a semaphore of this name is held");
         let said = refused.to_string();
         assert!(said.contains("in use as a semaphore of 2"), "{said}");
-        assert_eq!(permit.state(), State::Valid);
+        assert_eq!(permit.state(), GuardState::Valid);
         let given = permit.release().await.expect("released");
         assert_eq!(given, Released::Released, "the permit was overwritten");
     }

@@ -167,7 +167,7 @@ async fn a_connection_with_nothing_to_say_is_kept() {
     let proxy = Proxy::before(server.port());
     let url = Url::parse(&format!("etcd://127.0.0.1:{}", proxy.port)).expect("a URL");
     let engine = Arc::new(Engine::at(&url).expect("an engine").lease(IDLE));
-    let ours = Options::new().lease(IDLE).open(engine).await;
+    let ours = ConnectOptions::new().lease(IDLE).open(engine).await;
     let guard = ours
         .expect("connected")
         .mutex("idle")
@@ -177,7 +177,7 @@ async fn a_connection_with_nothing_to_say_is_kept() {
     let (connections, deadline) = (proxy.connections(), guard.deadline());
     // A heartbeat is sent every third of a lease: until then the pings are all that is said.
     until("the next heartbeat", async || {
-        assert_eq!(guard.state(), State::Valid, "the connection was lost");
+        assert_eq!(guard.state(), GuardState::Valid, "the connection was lost");
         match guard.deadline() > deadline + IDLE / 4 {
             true => Ok(()),
             false => Err(format!("{:?} left", guard.remaining())),
