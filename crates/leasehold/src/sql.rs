@@ -74,7 +74,6 @@ pub struct Row<'a> {
 /// How an update that was conditional went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use]
-#[non_exhaustive]
 pub enum Update {
     /// The row was changed.
     Done,

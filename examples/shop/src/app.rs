@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use leasehold::{Client, Options, store};
+use leasehold::{Client, ConnectOptions, store};
 
 use crate::rows::Rows;
 use crate::settings::Settings;
@@ -36,7 +36,7 @@ impl App {
     pub async fn open(settings: Settings) -> Result<Self, Failed> {
         // Also for engines that have no store of their own.
         let values = store::open(&settings.redis)?;
-        let options = Options::new().store(values).lease(settings.lease);
+        let options = ConnectOptions::new().store(values).lease(settings.lease);
         Ok(Self {
             stock: Stock::open(&settings.redis).await?,
             rows: Rows::open(&settings.mysql).await?,

@@ -61,7 +61,8 @@ pub async fn draw(app: &App, packet: u64, user: u64) -> Outcome<Drawn> {
     let (text, before) = match once.at_most_once().run(take).await? {
         Ran::Done(cents) => (cents.into_bytes(), false),
         Ran::AlreadyDone(done) => (done.result, true),
-        Ran::InProgress | Ran::Interrupted(_) => {
+        // Interrupted, or still under way.
+        _ => {
             let what = "an earlier draw of this user did not say how it ended: look at the books";
             return Err(Problem::refused(StatusCode::CONFLICT, what));
         }

@@ -89,7 +89,6 @@ pub struct Done {
 }
 
 /// Why a run failed.
-#[non_exhaustive]
 pub enum OnceError<T, E> {
     /// The work failed: it does not count as done.
     Work(E),

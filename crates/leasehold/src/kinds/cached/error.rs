@@ -16,7 +16,6 @@ use crate::error::Error;
 /// assert!(matches!(failed, Err(LoadError::Load(why)) if *why == "the database is gone"));
 /// # Ok(()) }
 /// ```
-#[non_exhaustive]
 pub enum LoadError<E> {
     /// The load failed. This is not kept: the next request loads again.
     Load(Arc<E>),
