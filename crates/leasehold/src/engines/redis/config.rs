@@ -10,6 +10,9 @@ use crate::engine::{Host, Params, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Result, Step};
 
+/// How long one step on the network may take unless the URL says so.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A deployment, as its URL describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
@@ -104,7 +107,10 @@ impl Config {
             }),
             database,
             keys,
-            patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
+            patience: params
+                .duration("timeout", Duration::from_millis(1))
+                .map_err(Trouble::Config)?
+                .map_or(TIMEOUT, |timeout| timeout.max(Duration::from_millis(10))),
             replicas: number(params, "replicas", 0)?,
             confirm: params.flag("confirm").map_err(Trouble::Config)?,
             evicting: params.flag("evicting").map_err(Trouble::Config)?,
@@ -238,6 +244,13 @@ mod tests {
         assert_eq!(one.location(), "redis://h:7/3?prefix=x:");
         assert_eq!((one.patience, one.replicas), (Duration::from_millis(50), 1));
         assert!(!format!("{one:?}").contains("hunter2"));
+        let timeout = |text| {
+            config(&format!("redis://h?timeout={text}"))
+                .unwrap()
+                .patience
+        };
+        let all = ["1500", "1500ms", "3s", "1m"].map(|text| timeout(text).as_millis());
+        assert_eq!(all, [1_500, 1_500, 3_000, 60_000]);
         assert_eq!(
             config("redis://").unwrap().location(),
             config("rediss://localhost/0").unwrap().location()
@@ -270,6 +283,8 @@ mod tests {
             ("rediss://h?cert=x", "pair"),
             ("rediss://h?ca=/nowhere", "/nowhere"),
             ("redis://h?replicas=many", "replicas"),
+            ("redis://h?timeout=2x", "500ms, 5s"),
+            ("redis://h?timeout=0", "above 0"),
             ("redis://h?nope=1", "nope"),
             ("redis://h?layout=other", "layout"),
             ("redis://h?layout=redisson&prefix=x", "prefix"),
