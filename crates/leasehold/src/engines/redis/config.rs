@@ -44,6 +44,42 @@ pub(super) enum Shape {
 }
 
 impl Config {
+    /// What holds unless it is said otherwise.
+    pub(super) fn new(shape: Shape, hosts: Vec<Address>) -> Self {
+        Self {
+            shape,
+            hosts,
+            tls: None,
+            login: Credentials::Fixed(Login::default()),
+            database: 0,
+            keys: Keys {
+                prefix: "lh:".to_owned(),
+            },
+            patience: TIMEOUT,
+            replicas: 0,
+            confirm: false,
+            evicting: false,
+            redisson: None,
+        }
+    }
+
+    /// What no deployment can have.
+    pub(super) fn check(self) -> std::result::Result<Self, Trouble> {
+        let what = match &self {
+            config if config.keys.prefix.contains(['{', '}']) => {
+                "the prefix has a brace, and braces choose the slot: leave it out"
+            }
+            config if config.database < 0 => "a database has a number from 0",
+            Self {
+                shape: Shape::Cluster,
+                database: 1..,
+                ..
+            } => "a cluster has database 0 only: leave the number out",
+            _ => return Ok(self),
+        };
+        Err(Trouble::Config(what.to_owned()))
+    }
+
     pub(super) fn of(url: &Url) -> Result<Self> {
         let mut params = url.params();
         let read = Self::read(url, &mut params).map_err(|trouble| trouble.at(Step::Connect))?;
@@ -89,24 +125,15 @@ impl Config {
                     .to_owned(),
             ));
         }
-        let keys = Keys {
-            prefix: prefix.unwrap_or_else(|| "lh:".to_owned()),
-        };
-        if keys.prefix.contains(['{', '}']) {
-            return Err(Trouble::Config(
-                "the prefix has a brace, and braces choose the slot: leave it out".to_owned(),
-            ));
-        }
-        Ok(Self {
-            shape,
-            hosts,
+        let base = Self::new(shape, hosts);
+        let config = Self {
             tls,
             login: Credentials::Fixed(Login {
                 user: url.user().map(str::to_owned),
                 password: url.password().map(str::to_owned),
             }),
             database,
-            keys,
+            keys: prefix.map_or(base.keys, |prefix| Keys { prefix }),
             patience: params
                 .duration("timeout", Duration::from_millis(1))
                 .map_err(Trouble::Config)?
@@ -115,7 +142,9 @@ impl Config {
             confirm: params.flag("confirm").map_err(Trouble::Config)?,
             evicting: params.flag("evicting").map_err(Trouble::Config)?,
             redisson,
-        })
+            ..base
+        };
+        config.check()
     }
 
     /// Where it is, without secrets. Hosts in any order are the same place.
