@@ -39,7 +39,6 @@ impl Tls {
     }
 
     /// A configuration of the program's own.
-    #[cfg(feature = "redis")]
     pub(super) const fn from(config: Arc<ClientConfig>) -> Self {
         Self(config)
     }
