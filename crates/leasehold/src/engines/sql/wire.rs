@@ -174,7 +174,7 @@ impl Wire {
         values: &[Value],
     ) -> Result<Told, Trouble> {
         let mut link = self.take().await?;
-        let answer = self.within(link.quick(statement, values)).await;
+        let answer = within(&*self.connect, self.patience, link.quick(statement, values)).await;
         self.put_back(link, &answer);
         self.settle(answer).await
     }
@@ -193,7 +193,7 @@ impl Wire {
 
     async fn attempt(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
         let mut link = self.take().await?;
-        let answer = self.within(link.run(packet)).await;
+        let answer = within(&*self.connect, self.patience, link.run(packet)).await;
         self.put_back(link, &answer);
         answer
     }
@@ -203,7 +203,7 @@ impl Wire {
         match self.link.take() {
             Some(link) => Ok(link),
             None => {
-                let made = self.within(self.connect.connect()).await;
+                let made = within(&*self.connect, self.patience, self.connect.connect()).await;
                 made.map_err(|trouble| match trouble.what {
                     What::Broken => Trouble::new(What::Unreachable, trouble.message),
                     _ => trouble,
@@ -212,23 +212,23 @@ impl Wire {
         }
     }
 
-    async fn within<T>(
-        &self,
-        call: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
-        let answer = tokio::time::timeout(self.patience, call).await;
-        answer.unwrap_or_else(|_| {
-            let (place, patience) = (self.connect.place(), self.patience);
-            let what = format!("{place} gave no answer in {patience:?}");
-            Err(Trouble::new(What::Broken, what))
-        })
-    }
-
     fn put_back<T>(&mut self, link: Box<dyn Link>, answer: &Result<T, Trouble>) {
         if !matches!(answer, Err(trouble) if trouble.what == What::Broken) {
             self.link = Some(link);
         }
     }
+}
+
+async fn within<T>(
+    server: &dyn Connect,
+    patience: Duration,
+    call: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    let answer = tokio::time::timeout(patience, call).await;
+    answer.unwrap_or_else(|_| {
+        let what = format!("{} gave no answer in {patience:?}", server.place());
+        Err(Trouble::new(What::Broken, what))
+    })
 }
 
 impl std::fmt::Debug for Wire {
