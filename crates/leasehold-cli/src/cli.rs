@@ -93,7 +93,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) pass_url: bool,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -68,6 +68,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
             Exit::Usage,
             "this command reads no locks: leave out --url and --url-file",
         )),
+        _ if common.verbose => Err(Failure::new(
+            Exit::Usage,
+            "this command waits for nothing that it could tell of: leave out --verbose",
+        )),
         #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
         Command::Schema(args) => schema::schema(&args),
         Command::Completions { shell } => generate::completions(shell),

@@ -39,14 +39,19 @@
 //! | `etcd://H1,H2,H3`, `etcds://` | `etcd` | clients of one cluster, `etcdctl lock` among them |
 //! | `consul://HOST:8500/PREFIX`, `consuls://`, `consul+unix:` | `consul` | clients of one datacenter |
 //!
-//! The types of [`engine`] have the options of each URL, and its limits.
+//! The options of each URL, what the engine promises and its limits:
+//! [`file:`](engine/struct.File.html), [`redis:`](engine/struct.Redis.html) and its
+//! [`layout=redisson`](engine/struct.Redisson.html), [`redlock:`](engine/struct.Redlock.html),
+//! [databases](engine/struct.Sql.html), [`zookeeper:`](engine/struct.ZooKeeper.html), [`etcd:`](engine/struct.Etcd.html),
+//! [`consul:`](engine/struct.Consul.html) and its [`layout=consul`](engine/struct.ConsulLocks.html). What a process
+//! [asks of an engine](Guarantees::require), a program can ask at its start.
 //!
 //! # Promises
 //! At most one live guard per name is valid at a time, within the faults for which the engine's
 //! [guarantees](Client::guarantees) say so. A guard becomes [lost](GuardState::Lost) on its own clock before the engine
 //! lets another holder in. If your process stands still it may still run one step before it looks: pass
-//! [`Guard::fence`] to the resource and let it refuse old ones. `docs/promises.md` has the list, with numbers that
-//! the tests cite.
+//! [`Guard::fence`] to the resource and let it refuse old ones. [`guarantees`] prints the row of an engine; the
+//! numbered list that the tests cite is `docs/promises.md` of the source.
 //!
 //! # Layout
 //! ```text

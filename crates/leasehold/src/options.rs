@@ -160,7 +160,8 @@ impl ConnectOptions {
         let patience = self.patience.unwrap_or(PATIENCE);
         let queues = Arc::<Queues>::default();
         let open = || Manager::open(&*engine, &who, &self.clock, queues.clone());
-        let manager = patiently(patience, &self.clock, open).await?;
+        let manager = patiently(patience, &self.clock, open).await;
+        let manager = manager.map_err(|error| with_remedy(error, &engine.location()))?;
         let turns = Turns::new(manager, queues);
         Ok(Client::new(
             turns,
@@ -172,6 +173,17 @@ impl ConnectOptions {
             crate::kinds::Layer::of(self.clock, self.in_process),
         ))
     }
+}
+
+/// Says what to look at when a session did not open.
+fn with_remedy(error: Error, location: &str) -> Error {
+    if error.step() != Step::Open || !error.is_transient() {
+        return error;
+    }
+    error.noting(&match location.contains("//") {
+        true => format!("is a server running at {location}, and does this machine reach it?"),
+        false => format!("can this user make and write {location}?"),
+    })
 }
 
 /// Tries until it succeeds, fails for good, or the time is over. The last error says how long it was tried.
@@ -206,5 +218,25 @@ where
         tokio::time::sleep(pause).await;
         slept += pause;
         pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_did_not_open_says_what_to_look_at() {
+        let text = |kind, step, at| with_remedy(Error::new(kind, step, "no"), at).to_string();
+        assert_eq!(
+            text(ErrorKind::Unavailable, Step::Open, "redis://h:1"),
+            "open: no: is a server running at redis://h:1, and does this machine reach it?"
+        );
+        assert_eq!(
+            text(ErrorKind::TimedOut, Step::Open, "sqlite:/x"),
+            "open: no: can this user make and write sqlite:/x?"
+        );
+        assert_eq!(text(ErrorKind::Denied, Step::Open, "x"), "open: no");
+        assert_eq!(text(ErrorKind::Unavailable, Step::Claim, "x"), "claim: no");
     }
 }

@@ -14,6 +14,8 @@ mod redis;
 mod run;
 mod secrets;
 mod status;
+#[cfg(feature = "all-engines")]
+mod texts;
 mod tty;
 mod usage;
 #[cfg(feature = "zookeeper")]

@@ -304,7 +304,7 @@ macro_rules! conformance_tests {
                 local_waiters, rwlock_and_semaphore, multi, release_at_every_await, downgrade_at_every_await,
                 lock_within_races_the_grant;
             raw: operations_are_idempotent, release_counts_once, a_try_answers_busy, heartbeat_answers_each,
-                inspect_shows_holders_and_waiters, dropped_claim_then_release_leaves_nothing;
+                inspect_shows_holders_and_waiters, inspect_shows_since_when_a_claim_holds, dropped_claim_then_release_leaves_nothing;
         }
         $crate::__tests_of_cached! { $subject }
     };

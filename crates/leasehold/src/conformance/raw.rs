@@ -1,6 +1,7 @@
 //! P12, P20, P23: the engine's own operations, without a client around them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Subject, fresh_name};
 use crate::engine::{Claim, Identity, Inbox, Mode, Release, Session, Standing};
@@ -187,6 +188,43 @@ pub async fn inspect_shows_holders_and_waiters(s: &Subject) {
     );
     one.close().await.expect("closed");
     s.idle(&name).await;
+}
+
+/// P20: inspect shows the lease that was asked for, and since when a holder holds, not since when it asked.
+pub async fn inspect_shows_since_when_a_claim_holds(s: &Subject) {
+    let (one, two, name) = (session(s).await, session(s).await, fresh_name());
+    let (first, second) = (claim(s, &name, Mode::Mutex), claim(s, &name, Mode::Mutex));
+    let _ = one.claim(&first).await.expect("claimed");
+    let _ = two.claim(&second).await.expect("claimed");
+    let line = s.line(&name).await.expect("P20: in use");
+    assert!(line.waiters.iter().all(|claim| claim.held.is_none()), "P20");
+    let before = line.holders[0].held;
+    let waited = Duration::from_millis(40);
+    tokio::time::sleep(waited).await;
+    let _ = one.release(&first, 1).await.expect("released");
+    let second = Arc::new(second);
+    let holder = s
+        .eventually("P20: the second holds", async || {
+            // An engine without an order grants to a claim that asks again.
+            let _ = two.claim(&second).await;
+            let line = s.line(&name).await;
+            let holder = line.as_ref().and_then(|line| line.holders.first().cloned());
+            holder.ok_or_else(|| format!("{line:?}"))
+        })
+        .await;
+    assert_eq!(holder.held.is_some(), before.is_some(), "P20: {holder:?}");
+    if let (Some(before), Some(held)) = (before, holder.held) {
+        assert!(held >= before + waited, "P20: {before:?}, {holder:?}");
+        assert!(
+            (holder.since..holder.until).contains(&held),
+            "P20: {holder:?}"
+        );
+    }
+    if let Some(lease) = holder.lease {
+        assert!(lease >= second.lease, "P20: {holder:?}");
+    }
+    let (a, b) = (one.close().await, two.close().await);
+    a.and(b).expect("closed");
 }
 
 /// P9: a claim whose future is dropped after one poll, then released, is not in the line.

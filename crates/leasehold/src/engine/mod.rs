@@ -67,7 +67,7 @@ pub use crate::engines::memory::Memory;
 #[cfg(feature = "redlock")]
 pub use crate::engines::redis::redlock::Redlock;
 #[cfg(feature = "redis")]
-pub use crate::engines::redis::{Redis, Redisson};
+pub use crate::engines::redis::{Redis, RedisOptions, Redisson};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use crate::engines::sql::Sql;
 #[cfg(feature = "zookeeper")]

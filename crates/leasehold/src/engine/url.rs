@@ -4,6 +4,13 @@
 //! and directories, and an error must never repeat a password.
 
 use std::fmt;
+#[cfg(any(
+    feature = "redis",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "sqlite"
+))]
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
@@ -183,6 +190,36 @@ impl Params {
             Some("1" | "true" | "") => Ok(true),
             Some(other) => Err(format!("{name}={other}: write 1 or 0")),
         }
+    }
+
+    /// A length of time; a number without a unit counts in this one.
+    #[cfg(any(
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "sqlite"
+    ))]
+    pub(crate) fn duration(
+        &mut self,
+        name: &'static str,
+        bare: Duration,
+    ) -> Result<Option<Duration>, String> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let unit = match &text[digits..] {
+            "" => Some(bare),
+            "ms" => Some(Duration::from_millis(1)),
+            "s" => Some(Duration::from_secs(1)),
+            "m" => Some(Duration::from_secs(60)),
+            _ => None,
+        };
+        let length = unit.and_then(|unit| unit.checked_mul(text[..digits].parse().ok()?));
+        let length = length.filter(|length| !length.is_zero());
+        length.map(Some).ok_or_else(|| {
+            format!("{name}={text}: write a time above 0 with its unit: 500ms, 5s, 1m")
+        })
     }
 
     /// Refuses options that the engine did not take.

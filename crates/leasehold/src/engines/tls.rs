@@ -38,6 +38,11 @@ impl Tls {
         Self::new(ca.as_deref().map(Path::new), own).map(Some)
     }
 
+    /// A configuration of the program's own.
+    pub(super) const fn from(config: Arc<ClientConfig>) -> Self {
+        Self(config)
+    }
+
     /// Offers this protocol to the server when greeting it.
     #[cfg(feature = "etcd")]
     pub(super) fn speaking(&self, protocol: &[u8]) -> Self {

@@ -73,7 +73,8 @@ impl Mutex {
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     /// # Errors
-    /// If the engine refuses or cannot be reached. Busy is `None`.
+    /// If the engine refuses or cannot be reached. Busy is `None`. During an outage it waits for a connection as long as every
+    /// call does (Redis: the URL's `timeout`, 2 s), and only then is it an error; wrap it in `tokio::time::timeout` for less.
     /// # Not promised
     /// That the lock was held at the moment of the answer: it may have become free meanwhile.
     ///

@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_rustls::rustls::ClientConfig;
 
 use self::client::Http;
 #[cfg(fuzzing)]
@@ -28,6 +29,7 @@ use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
     Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
+use crate::engines::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
@@ -76,6 +78,21 @@ impl Consul {
                 Err(Error::new(ErrorKind::Config, Step::Connect, what).on("consul"))
             }
         }
+    }
+
+    /// TLS on every connection, by this configuration of rustls 0.23, in place of what the URL says of TLS.
+    ///
+    /// ```no_run
+    /// use leasehold::engine::{Consul, Url};
+    /// # fn config() -> std::sync::Arc<tokio_rustls::rustls::ClientConfig> { todo!() }
+    /// let engine = Consul::from_url(&Url::parse("consul://localhost")?)?.tls(config());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tls(self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        let mut own = self.datacenter.http.config.clone();
+        own.tls = Some(Tls::from(config.into()));
+        Self::with(own)
     }
 
     /// The lease of the session that is opened first, before a claim has named its own; 10 s unless set.

@@ -15,7 +15,7 @@ pub(super) struct Config {
     /// What every key begins with.
     pub(super) prefix: String,
     login: Option<(String, String)>,
-    tls: Option<Tls>,
+    pub(super) tls: Option<Tls>,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
     /// What fences are counted from.

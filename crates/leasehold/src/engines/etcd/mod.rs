@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_rustls::rustls::ClientConfig;
 
 use self::client::Client;
 use self::config::Config;
@@ -24,6 +25,7 @@ use crate::engine::{
     Engine, Event, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url,
     Verdict,
 };
+use crate::engines::tls::Tls;
 use crate::error::{Result, Step};
 use crate::fence::Fence;
 use crate::name::Name;
@@ -60,6 +62,21 @@ impl Etcd {
             config,
             last: Arc::default(),
         })
+    }
+
+    /// TLS on every connection, by this configuration of rustls 0.23, in place of what the URL says of TLS.
+    ///
+    /// ```no_run
+    /// use leasehold::engine::{Etcd, Url};
+    /// # fn config() -> std::sync::Arc<tokio_rustls::rustls::ClientConfig> { todo!() }
+    /// let engine = Etcd::from_url(&Url::parse("etcd://h1")?)?.tls(config());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tls(mut self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        self.config.tls = Some(Tls::from(config.into()).speaking(b"h2"));
+        self.last = Arc::default();
+        self
     }
 
     /// The lease of the session that is opened first, before a claim has named its own; 10 s unless set.

@@ -10,6 +10,9 @@ use crate::engine::{Host, Params, Url};
 use crate::engines::tls::Tls;
 use crate::error::{Result, Step};
 
+/// How long one step on the network may take unless the URL says so.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A deployment, as its URL describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
@@ -41,6 +44,42 @@ pub(super) enum Shape {
 }
 
 impl Config {
+    /// What holds unless it is said otherwise.
+    pub(super) fn new(shape: Shape, hosts: Vec<Address>) -> Self {
+        Self {
+            shape,
+            hosts,
+            tls: None,
+            login: Credentials::Fixed(Login::default()),
+            database: 0,
+            keys: Keys {
+                prefix: "lh:".to_owned(),
+            },
+            patience: TIMEOUT,
+            replicas: 0,
+            confirm: false,
+            evicting: false,
+            redisson: None,
+        }
+    }
+
+    /// What no deployment can have.
+    pub(super) fn check(self) -> std::result::Result<Self, Trouble> {
+        let what = match &self {
+            config if config.keys.prefix.contains(['{', '}']) => {
+                "the prefix has a brace, and braces choose the slot: leave it out"
+            }
+            config if config.database < 0 => "a database has a number from 0",
+            Self {
+                shape: Shape::Cluster,
+                database: 1..,
+                ..
+            } => "a cluster has database 0 only: leave the number out",
+            _ => return Ok(self),
+        };
+        Err(Trouble::Config(what.to_owned()))
+    }
+
     pub(super) fn of(url: &Url) -> Result<Self> {
         let mut params = url.params();
         let read = Self::read(url, &mut params).map_err(|trouble| trouble.at(Step::Connect))?;
@@ -86,30 +125,26 @@ impl Config {
                     .to_owned(),
             ));
         }
-        let keys = Keys {
-            prefix: prefix.unwrap_or_else(|| "lh:".to_owned()),
-        };
-        if keys.prefix.contains(['{', '}']) {
-            return Err(Trouble::Config(
-                "the prefix has a brace, and braces choose the slot: leave it out".to_owned(),
-            ));
-        }
-        Ok(Self {
-            shape,
-            hosts,
+        let base = Self::new(shape, hosts);
+        let config = Self {
             tls,
             login: Credentials::Fixed(Login {
                 user: url.user().map(str::to_owned),
                 password: url.password().map(str::to_owned),
             }),
             database,
-            keys,
-            patience: Duration::from_millis(number(params, "timeout", 2000)?.max(10)),
+            keys: prefix.map_or(base.keys, |prefix| Keys { prefix }),
+            patience: params
+                .duration("timeout", Duration::from_millis(1))
+                .map_err(Trouble::Config)?
+                .map_or(TIMEOUT, |timeout| timeout.max(Duration::from_millis(10))),
             replicas: number(params, "replicas", 0)?,
             confirm: params.flag("confirm").map_err(Trouble::Config)?,
             evicting: params.flag("evicting").map_err(Trouble::Config)?,
             redisson,
-        })
+            ..base
+        };
+        config.check()
     }
 
     /// Where it is, without secrets. Hosts in any order are the same place.
@@ -238,6 +273,13 @@ mod tests {
         assert_eq!(one.location(), "redis://h:7/3?prefix=x:");
         assert_eq!((one.patience, one.replicas), (Duration::from_millis(50), 1));
         assert!(!format!("{one:?}").contains("hunter2"));
+        let timeout = |text| {
+            config(&format!("redis://h?timeout={text}"))
+                .unwrap()
+                .patience
+        };
+        let all = ["1500", "1500ms", "3s", "1m"].map(|text| timeout(text).as_millis());
+        assert_eq!(all, [1_500, 1_500, 3_000, 60_000]);
         assert_eq!(
             config("redis://").unwrap().location(),
             config("rediss://localhost/0").unwrap().location()
@@ -270,6 +312,8 @@ mod tests {
             ("rediss://h?cert=x", "pair"),
             ("rediss://h?ca=/nowhere", "/nowhere"),
             ("redis://h?replicas=many", "replicas"),
+            ("redis://h?timeout=2x", "500ms, 5s"),
+            ("redis://h?timeout=0", "above 0"),
             ("redis://h?nope=1", "nope"),
             ("redis://h?layout=other", "layout"),
             ("redis://h?layout=redisson&prefix=x", "prefix"),

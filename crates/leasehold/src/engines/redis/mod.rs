@@ -6,6 +6,7 @@ mod error;
 mod fit;
 mod inspect;
 mod keys;
+mod options;
 mod own;
 mod redisson;
 #[cfg(feature = "redlock")]
@@ -15,6 +16,7 @@ mod words;
 
 use std::sync::Arc;
 
+pub use self::options::RedisOptions;
 pub use self::own::Redis;
 pub use self::redisson::Redisson;
 pub(crate) use self::store::store;

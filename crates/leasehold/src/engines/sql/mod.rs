@@ -197,10 +197,11 @@ fn settings(url: &Url, params: &mut Params, clock: Option<Clock>) -> Result<Sett
         Some(_) => Err(bad(&format!("{name} is a number above 0"))),
     };
     let lanes = number(params.take("connections"), "connections", 4)?;
-    let patience = number(params.take("timeout"), "timeout", 5)?;
+    let patience = params.duration("timeout", Duration::from_secs(1));
+    let patience = patience.map_err(|what| bad(&what))?;
     Ok(Settings {
         lanes: usize::try_from(lanes.min(64)).unwrap_or(4),
-        patience: Duration::from_secs(patience),
+        patience: patience.unwrap_or(Duration::from_secs(5)),
         create,
         notify: false,
         #[cfg(feature = "postgres")]

@@ -30,6 +30,8 @@ pub(super) type Told = Option<Vec<Option<String>>>;
 #[async_trait]
 pub(super) trait Connect: std::fmt::Debug + Send + Sync {
     fn dialect(&self) -> Dialect;
+    /// The server or the file, as errors name it.
+    fn place(&self) -> String;
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble>;
     /// Takes what is told to a channel until the returned value is dropped or the connection breaks. None where the
     /// database has no such thing.
@@ -172,7 +174,7 @@ impl Wire {
         values: &[Value],
     ) -> Result<Told, Trouble> {
         let mut link = self.take().await?;
-        let answer = within(self.patience, link.quick(statement, values)).await;
+        let answer = within(&*self.connect, self.patience, link.quick(statement, values)).await;
         self.put_back(link, &answer);
         self.settle(answer).await
     }
@@ -191,7 +193,7 @@ impl Wire {
 
     async fn attempt(&mut self, packet: &str) -> Result<Vec<Rows>, Trouble> {
         let mut link = self.take().await?;
-        let answer = within(self.patience, link.run(packet)).await;
+        let answer = within(&*self.connect, self.patience, link.run(packet)).await;
         self.put_back(link, &answer);
         answer
     }
@@ -201,7 +203,7 @@ impl Wire {
         match self.link.take() {
             Some(link) => Ok(link),
             None => {
-                let made = within(self.patience, self.connect.connect()).await;
+                let made = within(&*self.connect, self.patience, self.connect.connect()).await;
                 made.map_err(|trouble| match trouble.what {
                     What::Broken => Trouble::new(What::Unreachable, trouble.message),
                     _ => trouble,
@@ -218,12 +220,13 @@ impl Wire {
 }
 
 async fn within<T>(
+    server: &dyn Connect,
     patience: Duration,
     call: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
     let answer = tokio::time::timeout(patience, call).await;
     answer.unwrap_or_else(|_| {
-        let what = format!("the server gave no answer in {patience:?}");
+        let what = format!("{} gave no answer in {patience:?}", server.place());
         Err(Trouble::new(What::Broken, what))
     })
 }

@@ -37,7 +37,7 @@ pub(super) struct Config {
     root: String,
     auth: Option<(String, String)>,
     access: Access,
-    tls: Option<Tls>,
+    pub(super) tls: Option<Tls>,
     /// The lease of the first session, before a claim has named its own.
     pub(super) lease: Duration,
     /// The longest frame that is taken from a server, in bytes.

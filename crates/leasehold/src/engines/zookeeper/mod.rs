@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_rustls::rustls::ClientConfig;
 
 use self::config::Config;
 use self::server::ZkServer;
@@ -18,6 +19,7 @@ use super::ordered::{Deployment, OrderedSession, Server, inspect};
 use crate::engine::{
     Engine, Fault, Guarantees, Identity, Inbox, Level, LineView, Query, Session, Url, Verdict,
 };
+use crate::engines::tls::Tls;
 use crate::error::Result;
 use crate::fence::Fence;
 use crate::name::Name;
@@ -56,6 +58,21 @@ impl ZooKeeper {
     pub fn from_url(url: &Url) -> Result<Self> {
         let config = Config::from_url(url)?;
         Ok(Self::with(config))
+    }
+
+    /// TLS on every connection, by this configuration of rustls 0.23, in place of what the URL says of TLS.
+    ///
+    /// ```no_run
+    /// use leasehold::engine::{ZooKeeper, Url};
+    /// # fn config() -> std::sync::Arc<tokio_rustls::rustls::ClientConfig> { todo!() }
+    /// let engine = ZooKeeper::from_url(&Url::parse("zookeeper://h1")?)?.tls(config());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tls(self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        let mut own = self.ensemble.config.clone();
+        own.tls = Some(Tls::from(config.into()));
+        Self::with(own)
     }
 
     /// The lease of the session that is opened first, before a claim has named its own; 10 s unless set.

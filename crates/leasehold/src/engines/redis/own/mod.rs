@@ -18,7 +18,6 @@ pub(crate) use self::answer::tests as fuzzed;
 use self::script::Run;
 pub(super) use self::servers::Servers;
 use self::session::RedisSession;
-use super::client::Credentials;
 use super::config::{Config, Shape};
 use super::error::Trouble;
 use super::inspect;
@@ -56,32 +55,8 @@ impl Redis {
         })
     }
 
-    /// The same deployment with a login that changes: `login` answers with the user (`default` if there are none) and
-    /// the password, and is asked before each connection.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that cannot be.
-    ///
-    /// ```
-    /// use std::sync::{Arc, RwLock};
-    /// use leasehold::engine::{Redis, Url};
-    ///
-    /// let token = Arc::new(RwLock::new("of today".to_owned())); // another task replaces it in time
-    /// let url = Url::parse("rediss://cache.example.com")?;
-    /// let login = move || ("app".to_owned(), token.read().unwrap().clone());
-    /// let engine = Arc::new(Redis::with_login(&url, login)?);
-    /// # let connected = async { leasehold::ConnectOptions::new().open(engine).await };
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn with_login(
-        url: &Url,
-        login: impl Fn() -> (String, String) + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let mut config = Self::config(url)?;
-        config.login = Credentials::Changing(Arc::new(login));
-        Ok(Self {
-            servers: Servers::new(config),
-        })
+    pub(super) const fn of(servers: Arc<Servers>) -> Self {
+        Self { servers }
     }
 
     fn config(url: &Url) -> Result<Config> {

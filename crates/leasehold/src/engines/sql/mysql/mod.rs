@@ -70,6 +70,10 @@ impl Connect for Server {
         Dialect::Mysql
     }
 
+    fn place(&self) -> String {
+        self.shown.clone()
+    }
+
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
         let opened = wire::Connection::open(&self.opts).await;
         let mut link = opened.map_err(|trouble| trouble.from(&self.shown))?;

@@ -88,6 +88,10 @@ impl Connect for Server {
         Dialect::Postgres
     }
 
+    fn place(&self) -> String {
+        self.shown.clone()
+    }
+
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
         let opened = self.open(None).await;
         let mut link = opened.map_err(|trouble| trouble.from(&self.shown))?;

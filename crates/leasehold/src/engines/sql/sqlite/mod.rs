@@ -58,6 +58,10 @@ impl Connect for File {
         Dialect::Sqlite
     }
 
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
     async fn connect(&self) -> Result<Box<dyn Link>, Trouble> {
         let link =
             wire::Connection::open(self.path.clone(), self.full, self.current.clone()).await?;
