@@ -38,7 +38,7 @@ pub const THEMES: [Theme; 2] = [
         edge: "#3d444d",
         text: "#f0f6fc",
         faint: "#9198a1",
-        right: "#238636",
+        right: "#2ea043",
         wrong: "#ff7b72",
         speed: "#1f6feb",
         idle: "#656c76",
