@@ -34,7 +34,7 @@ impl Settings {
             name: "one".to_owned(),
             listen: "127.0.0.1:8088".to_owned(),
             redis: "redis://127.0.0.1".to_owned(),
-            mysql: "mysql://root@127.0.0.1/shop".to_owned(),
+            mysql: "mysql://shop@127.0.0.1/shop".to_owned(),
             think: Duration::from_millis(5),
             expiry: Duration::from_secs(10),
             lease: Duration::from_secs(10),

@@ -20,7 +20,7 @@ pub fn in_line(engine: &str) -> String {
     format!("Leasehold in line, {engine}")
 }
 
-const HEAD: &str = "| way | exclusion | can it stay locked? | re-entrant | order | sold per second (p99) | availability |\n|---|---|---|---|---|--:|---|\n";
+const HEAD: &str = "| way | exclusion | locked for ever after a crash? | re-entrant | order | sold per second (p99) | availability |\n|---|---|---|---|---|--:|---|\n";
 
 /// A way that the guarantees say nothing of: its name, and the cells but for the speed.
 type ByHand = (&'static str, [&'static str; 5]);
@@ -60,7 +60,7 @@ const BY_HAND: [ByHand; 7] = [
     (
         OVERRUN.name,
         [
-            "**none**: see above",
+            "**none**, from the expiry on",
             "until its expiry",
             "no",
             "any: callers ask again",

@@ -38,7 +38,7 @@ pub const THEMES: [Theme; 2] = [
         edge: "#3d444d",
         text: "#f0f6fc",
         faint: "#9198a1",
-        right: "#238636",
+        right: "#2ea043",
         wrong: "#ff7b72",
         speed: "#1f6feb",
         idle: "#656c76",
@@ -104,44 +104,43 @@ fn legend(svg: &mut String, theme: &Theme) {
     }
 }
 
+/// The two bars of a row, whose top is there, and their figures.
 fn bars(svg: &mut String, row: &Row, top: f64, scale: (f64, f64), theme: &Theme) {
-    let text = |svg: &mut String, at: f64, fill: &str, text: &str| {
-        let y = top + 16.0;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{y}\" fill=\"{fill}\">{text}</text>"
-        );
-    };
-    let bar = |svg: &mut String, at: f64, wide: f64, fill: &str| {
-        let y = top + 4.0;
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{at:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"16\" fill=\"{fill}\"/>"
-        );
-    };
-    text(svg, NAMES, theme.text, &plain(&row.way));
+    text(svg, NAMES, top, theme.text, &plain(&row.way));
     let right = (row.sold - row.oversold) as f64 * scale.0;
     let wrong = row.oversold as f64 * scale.0;
-    bar(svg, SOLD, right, theme.right);
+    bar(svg, SOLD, top, right, theme.right);
+    bar(svg, SOLD + right, top, wrong, theme.wrong);
     let beside = SOLD + right + wrong + 6.0;
-    let speed = match row.oversold {
+    let fill = match row.oversold {
         0 => {
-            text(svg, beside, theme.faint, &row.sold.to_string());
+            text(svg, beside, top, theme.faint, &row.sold.to_string());
             theme.speed
         }
         oversold => {
-            bar(svg, SOLD + right, wrong, theme.wrong);
-            text(svg, beside, theme.wrong, &format!("+{oversold}"));
+            text(svg, beside, top, theme.wrong, &format!("+{oversold}"));
             theme.idle
         }
     };
     let wide = row.per_second * scale.1;
-    bar(svg, SPEED, wide, speed);
-    text(
+    bar(svg, SPEED, top, wide, fill);
+    let speed = format!("{:.0}", row.per_second);
+    text(svg, SPEED + wide + 6.0, top, theme.faint, &speed);
+}
+
+fn text(svg: &mut String, at: f64, top: f64, fill: &str, text: &str) {
+    let y = top + 16.0;
+    let _ = writeln!(
         svg,
-        SPEED + wide + 6.0,
-        theme.faint,
-        &format!("{:.0}", row.per_second),
+        "<text x=\"{at:.1}\" y=\"{y}\" fill=\"{fill}\">{text}</text>"
+    );
+}
+
+fn bar(svg: &mut String, at: f64, top: f64, wide: f64, fill: &str) {
+    let y = top + 4.0;
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{at:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"16\" fill=\"{fill}\"/>"
     );
 }
 
