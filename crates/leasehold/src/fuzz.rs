@@ -68,7 +68,9 @@ pub mod guided {
             "notice" => sql::fuzzed::inputs_that_no_client_wrote(),
             "record" => file::fuzzed::inputs_that_no_program_of_ours_wrote(),
             "resp" => redis::resp::inputs_that_no_server_wrote(),
+            "stored" => crate::kinds::fuzzed::inputs_that_no_program_of_ours_wrote(),
             "url" => url_fuzzed::inputs_that_no_person_wrote(),
+            "value" => redis::value::inputs_that_no_server_wrote(),
             other => panic!("no parser is called {other}"),
         }
     }

@@ -96,6 +96,12 @@ impl Election {
         Self { twin, ..self }
     }
 
+    /// What this candidate shows while it leads; see [`leasehold::Election::value`](crate::Election::value).
+    pub fn value(self, value: impl Into<String>) -> Self {
+        let twin = self.twin.value(value);
+        Self { twin, ..self }
+    }
+
     /// Campaigns, does the work and resigns; see [`leasehold::Election::lead`](crate::Election::lead). The work looks at its leadership: a
     /// blocking closure cannot be ended from outside. If the term is over when it returns, it is begun anew in the next term.
     ///

@@ -1,11 +1,13 @@
 //! P29: work that is done once per key.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::cancel::{for_every_k, nothing_left, poll_times};
 use super::{Subject, fresh_name};
 use crate::error::{ErrorKind, Result};
 use crate::fence::Fence;
@@ -149,6 +151,47 @@ pub async fn a_duplicate_costs_one_round_trip(s: &Subject) {
         Err(OnceError::Lock(failed)) => assert_eq!(failed.error.kind(), ErrorKind::Invalid),
         other => panic!("P29: kept for no time: {other:?}"),
     }
+}
+
+/// P9, P29: a request that is dropped at any await leaves no lock; the next one does the work, or is told what became of it.
+pub async fn a_request_at_every_await(s: &Subject) {
+    let (a, b) = s.two().await;
+    for_every_k(async |polls| {
+        let mut all = true;
+        for most in [false, true] {
+            let (key, worked) = (fresh_name(), AtomicUsize::new(0));
+            let [ours, theirs] = [&a, &b].map(|client| match client.once(&key, LONG) {
+                once if most => once.at_most_once(),
+                once => once,
+            });
+            let work = async |_: &Guard| {
+                let _ = worked.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                Ok::<_, ()>("1")
+            };
+            let lock = format!("once:{key}");
+            let ran = poll_times(s, ours.run(work), polls, ready(())).await;
+            nothing_left(s, &b, &lock).await;
+            let next = s.soon("P9: the next request", theirs.run(work)).await;
+            let (next, worked) = (next.expect("told"), worked.load(Ordering::SeqCst));
+            match (&next, most) {
+                (Ran::Done(_) | Ran::Interrupted(_), true) => {
+                    assert!(
+                        ran.is_none() && worked <= 1,
+                        "P29: {worked} times: {next:?}"
+                    );
+                }
+                (Ran::Done(_), false) => assert!(ran.is_none(), "P29: done twice"),
+                (Ran::AlreadyDone(_), _) => assert_eq!(worked, 1, "P29"),
+                _ => panic!("P29: {next:?}"),
+            }
+            let forgot = poll_times(s, ours.forget(), polls, ready(())).await;
+            nothing_left(s, &b, &lock).await;
+            all &= ran.is_some() && forgot.is_some();
+        }
+        all
+    })
+    .await;
 }
 
 /// P29, P31: a time beyond what a clock counts is the longest that a store keeps.

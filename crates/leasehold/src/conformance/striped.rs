@@ -1,10 +1,13 @@
 //! P26, P27: stripes, values behind fences, and stock in segments.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::cancel::{for_every_k, nothing_left, poll_times};
 use super::{Subject, fresh_name};
+use crate::client::Client;
 use crate::error::ErrorKind;
 use crate::fence::Fence;
 use crate::name::Name;
@@ -135,4 +138,43 @@ pub async fn stock_adds_up(s: &Subject) {
     for segment in 0..3 {
         s.idle(&format!("{name}#{segment}")).await;
     }
+}
+
+/// P9, P27: a take or a refill that is dropped at any await leaves no lock, and takes or adds no more than it was to.
+pub async fn stock_at_every_await(s: &Subject) {
+    let (a, b) = s.two().await;
+    for_every_k(async |polls| {
+        let name = fresh_name();
+        let stock = a.stock(&name, 2);
+        let refilled = poll_times(s, stock.refill(4), polls, ready(())).await;
+        let had = left(s, &b, &name).await;
+        assert!(had == 4 || refilled.is_none() && had < 4, "P27: {had} of 4");
+        b.stock(&name, 2).refill(8 - had).await.expect("refilled");
+        let mut all = refilled.is_some();
+        // From one segment, and from both.
+        for count in [1, 5] {
+            let had = left(s, &b, &name).await;
+            let taken = poll_times(s, stock.take(count), polls, ready(())).await;
+            let gone = had - left(s, &b, &name).await;
+            all &= taken.is_some();
+            match taken {
+                Some(taken) => assert!(taken.expect("asked") && gone == count, "P27: {gone}"),
+                None => assert!(
+                    gone <= count,
+                    "P27: {gone} were taken, and asked for {count}"
+                ),
+            }
+        }
+        all
+    })
+    .await;
+}
+
+/// How many are left, once no lock of a dropped future is.
+async fn left(s: &Subject, client: &Client, name: &str) -> u64 {
+    for segment in 0..2 {
+        nothing_left(s, client, &format!("{name}#{segment}")).await;
+    }
+    let total = client.stock(name, 2).total().await;
+    total.expect("counted")
 }

@@ -222,19 +222,22 @@ impl Latch {
         let Some(entry) = entry else {
             return Ok(self.count);
         };
-        let numbers = std::str::from_utf8(&entry.value).ok();
-        let numbers = numbers.and_then(|text| text.split_once(" of "));
-        let numbers = numbers.map(|(left, of)| (left.parse().ok(), of.parse::<u32>().ok()));
-        let what = match numbers {
-            Some((Some(left), Some(of))) if of == self.count => return Ok(left),
-            Some((Some(_), Some(of))) => {
+        let what = match numbers(&entry.value) {
+            Some((left, of)) if of == self.count => return Ok(left),
+            Some((_, of)) => {
                 let mine = self.count;
                 format!("the latch was made with {of}, and this handle with {mine}: use one number")
             }
-            _ => "the store holds something else than a latch under this name".to_owned(),
+            None => "the store holds something else than a latch under this name".to_owned(),
         };
         Err(Error::new(ErrorKind::Conflict, Step::Store, what).of(&Name::new(&self.name)?))
     }
+}
+
+/// How many are left, of how many.
+pub(super) fn numbers(value: &[u8]) -> Option<(u32, u32)> {
+    let (left, of) = std::str::from_utf8(value).ok()?.split_once(" of ")?;
+    Some((left.parse().ok()?, of.parse().ok()?))
 }
 
 impl fmt::Debug for Latch {

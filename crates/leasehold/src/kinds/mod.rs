@@ -4,6 +4,8 @@ mod barrier;
 #[cfg(feature = "cached")]
 mod cached;
 mod election;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed;
 mod latch;
 mod lock_options;
 mod looks;

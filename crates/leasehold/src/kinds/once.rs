@@ -309,18 +309,16 @@ impl Once {
     /// How a request ends that finds this in the store.
     fn ended<T>(&self, entry: Option<Entry>) -> Option<Ran<T>> {
         let entry = entry?;
-        let end = entry.value.iter().position(|byte| *byte == b'\n')?;
-        let head = std::str::from_utf8(&entry.value[..end]).ok()?;
-        let done = |by: &str| Done {
-            result: entry.value[end + 1..].to_vec(),
+        let (done, by, result) = noted(&entry.value)?;
+        let noted = Done {
+            result: result.to_vec(),
             at: entry.written,
             by: by.to_owned(),
             fence: entry.fence,
         };
-        match (head.strip_prefix(DONE), head.strip_prefix(BEGUN)) {
-            (Some(by), _) => Some(Ran::AlreadyDone(done(by))),
-            (_, Some(by)) if self.0.at_most => Some(Ran::Interrupted(done(by))),
-            _ => None,
+        match done {
+            true => Some(Ran::AlreadyDone(noted)),
+            false => self.0.at_most.then_some(Ran::Interrupted(noted)),
         }
     }
 
@@ -356,6 +354,14 @@ impl Once {
         let store = self.0.store.as_ref().as_ref();
         store.map(|store| &**store).map_err(Error::again)
     }
+}
+
+/// Whether the work is noted as done, by which process, and its result.
+pub(super) fn noted(value: &[u8]) -> Option<(bool, &str, &[u8])> {
+    let end = value.iter().position(|byte| *byte == b'\n')?;
+    let (head, result) = (std::str::from_utf8(&value[..end]).ok()?, &value[end + 1..]);
+    let done = head.strip_prefix(DONE).map(|by| (true, by, result));
+    done.or_else(|| Some((false, head.strip_prefix(BEGUN)?, result)))
 }
 
 impl<T, E> OnceError<T, E> {

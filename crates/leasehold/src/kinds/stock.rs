@@ -64,7 +64,8 @@ impl Stock {
     /// Segments that no task of this process uses come first, those that are locked last. If no segment has enough alone, all
     /// of them are locked and it is taken from several.
     /// # Cancel safety
-    /// Dropping the future gives the locks back. It may have taken what it was to take: then that is gone.
+    /// Dropping the future gives the locks back. It may have taken what it was to take, or from several segments a part of it: then
+    /// that is gone.
     /// # Errors
     /// Those of the lock and of the store. Unless the error [may have happened](Error::may_have_happened), nothing was taken.
     /// # Not promised

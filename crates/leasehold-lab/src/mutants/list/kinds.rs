@@ -41,7 +41,7 @@ pub(super) const KINDS: &[Mutant] = &[
     ),
     mutant(
         "a lost leader goes on",
-        "kinds/election.rs",
+        "kinds/election/mod.rs",
         "lost = leadership.lost() => lost,",
         "lost = leadership.lost(), if !PLANTED => lost,",
         "test sql contract::sqlite::election::a_leader_that_lost_campaigns_again",

@@ -21,7 +21,9 @@ pub use self::own::Redis;
 pub use self::redisson::Redisson;
 pub(crate) use self::store::store;
 #[cfg(fuzzing)]
-pub(crate) use self::{client::fuzzed as resp, keys::tests as key, own::fuzzed as answer};
+pub(crate) use self::{
+    client::fuzzed as resp, keys::tests as key, own::fuzzed as answer, store::tests as value,
+};
 use crate::engine::{Engine, Url};
 use crate::error::Result;
 

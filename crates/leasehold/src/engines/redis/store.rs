@@ -147,3 +147,46 @@ impl Store for RedisStore {
         self.servers.config.location()
     }
 }
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A list: a word for each line, and nil for an empty one.
+    fn reply(text: &str) -> Vec<Reply> {
+        let word = |word: &str| match (word, word.parse()) {
+            ("", _) => Reply::Nil,
+            (_, Ok(number)) => Reply::Number(number),
+            _ => Reply::Text(word.into()),
+        };
+        text.split('\n').map(word).collect()
+    }
+
+    #[cfg_attr(test, test)]
+    pub(crate) fn inputs_that_no_server_wrote() {
+        let fuzz = crate::fuzz::Fuzz {
+            name: "value",
+            words: &[
+                b"\n",
+                b"none",
+                b"stale",
+                b"some",
+                b"18446744073709551615",
+                b"-1",
+            ],
+        };
+        fuzz.run(&[], |input| {
+            let words: [&[u8]; 2] = [b"show", b"00000000000000000007"];
+            let answer = answer(reply(&String::from_utf8_lossy(input)), &words);
+            match answer {
+                Ok(Ok(Some(entry))) => {
+                    let age = entry.age();
+                    (3, age.is_zero(), entry.left().is_some())
+                }
+                Ok(Ok(None)) => (2, false, false),
+                Ok(Err(stale)) => (1, stale.seen > stale.shown, false),
+                Err(_) => (0, false, false),
+            }
+        });
+    }
+}

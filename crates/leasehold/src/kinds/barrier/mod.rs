@@ -298,6 +298,17 @@ impl Barrier {
     }
 }
 
+/// Whether a record is read, as it is written.
+#[cfg(any(test, fuzzing))]
+pub(super) fn is_read(text: &str) -> bool {
+    let Some(mut record) = Record::parse(text) else {
+        return false;
+    };
+    assert_eq!(Record::parse(&record.to_string()).as_ref(), Some(&record));
+    record.next(crate::fence::Fence::new(u64::MAX));
+    true
+}
+
 impl fmt::Debug for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Barrier({:?}, {})", self.name, self.count)

@@ -230,7 +230,9 @@ fn encode<T: Serialize>(value: Option<&T>, ttl: Duration) -> Result<Vec<u8>> {
 }
 
 /// The value and its ttl; none if this program cannot read it, as after a change of its type.
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<(Option<Arc<T>>, Duration)> {
+pub(in crate::kinds) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+) -> Option<(Option<Arc<T>>, Duration)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let (word, ttl) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
     let ttl = Duration::from_millis(ttl.parse().ok()?);

@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::error::LoadError;
+#[cfg(any(test, fuzzing))]
+pub(super) use self::fetch::decode;
 pub(crate) use self::local::Layer;
 use self::local::{Held, Key};
 use crate::client::Client;

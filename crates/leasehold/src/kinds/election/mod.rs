@@ -1,30 +1,30 @@
 //! One leader at a time.
 
-use std::fmt;
-use std::time::{Duration, SystemTime};
+mod leaders;
 
-use tokio::time::{Interval, MissedTickBehavior};
+use std::sync::Arc;
+use std::time::Duration;
 
+pub use self::leaders::{Leader, Leaders};
 use super::Mutex;
 use crate::client::Client;
-use crate::engine::{Identity, Query};
+use crate::engine::Query;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Fence;
 use crate::guard::{Guard, Released};
 use crate::name::Name;
+use crate::store;
 
 /// One leader at a time, in terms: a term is a fence, and every later term is larger.
 ///
-/// The leader holds the [`strict`](Mutex::strict) mutex of the election's name. It shows what its client calls itself:
-/// [`Identity::called`] an address, a zone or a version, given to [`ConnectOptions::identity`](crate::ConnectOptions::identity).
+/// The leader holds the [`strict`](Mutex::strict) mutex of the election's name. It may show a [`value`](Self::value): an address, a zone
+/// or a version, kept in the client's [store](crate::store). Without one it shows what its client calls itself
+/// ([`Identity::called`](crate::Identity::called)).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-/// use leasehold::{Identity, ConnectOptions};
-///
-/// let me = Identity::of_this_process().called("http://10.0.0.7:8080");
-/// let client = ConnectOptions::new().identity(me).connect("memory:").await?;
-/// let election = client.election("scheduler");
+/// let client = leasehold::connect("memory:").await?;
+/// let election = client.election("scheduler").value("http://10.0.0.7:8080");
 /// let shown = election.lead(async |leadership| {
 ///     let leader = election.leader().await?.expect("this process leads");
 ///     assert_eq!(leader.term, leadership.term());
@@ -41,6 +41,7 @@ pub struct Election {
     name: String,
     lock: Mutex,
     lease: Duration,
+    value: Option<Arc<str>>,
 }
 
 /// The longest pause between two campaigns.
@@ -51,13 +52,31 @@ impl Election {
     pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
     pub(crate) fn new(client: Client, name: &str, lease: Duration) -> Self {
-        let lock = client.mutex(name).strict();
+        let lock = Mutex::new(client.guarding(name)).strict();
         Self {
             client,
             name: name.to_owned(),
             lock,
             lease,
+            value: None,
         }
+    }
+
+    /// What this candidate shows while it leads, to all who ask for the [leader](Self::leader) or [observe](Self::observe): its address,
+    /// say. It is put into the client's [store](crate::store), with the term as its fence, before the work begins; all who ask need
+    /// the same store.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::connect("memory:").await?;
+    /// let leadership = client.election("scheduler").value("10.0.0.7:8080").campaign().await?;
+    /// let leader = client.election("scheduler").leader().await?.unwrap();
+    /// assert_eq!(leader.value(), Some("10.0.0.7:8080"));
+    /// # drop(leadership); Ok(()) }
+    /// ```
+    pub fn value(self, value: impl Into<String>) -> Self {
+        let value = Some(value.into().into());
+        Self { value, ..self }
     }
 
     /// How long a leader that cannot be heard leads: the lease of its lock.
@@ -68,6 +87,13 @@ impl Election {
             lease,
             ..self
         }
+    }
+
+    /// A check's leader that is not renewed.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn keep_alive(self, keep_alive: bool) -> Self {
+        let lock = self.lock.keep_alive(keep_alive);
+        Self { lock, ..self }
     }
 
     /// Campaigns, does the work while it leads, and resigns when the work returns. A leader that loses its term campaigns again,
@@ -132,7 +158,7 @@ impl Election {
     /// # Cancel safety
     /// Dropping the future leaves the line.
     /// # Errors
-    /// As [`Mutex::lock`].
+    /// As [`Mutex::lock`]; with a [`value`](Self::value) those of the store, too.
     /// # Not promised
     /// That an engine which cannot be reached is waited for: [`lead`](Self::lead) does that.
     ///
@@ -144,7 +170,12 @@ impl Election {
     /// # Ok(()) }
     /// ```
     pub async fn campaign(&self) -> Result<Leadership> {
+        let store = self.value.as_ref().map(|_| self.client.store());
+        let store = store.transpose()?;
         let guard = self.lock.lock().await?;
+        if let (Some(store), Some(value)) = (store, &self.value) {
+            store::put(&*store, &guard, Some(value.as_bytes()), None).await?;
+        }
         Ok(Leadership { guard })
     }
 
@@ -155,7 +186,8 @@ impl Election {
     /// # Cancel safety
     /// Changes nothing.
     /// # Errors
-    /// If the engine cannot be read.
+    /// If the engine or the store cannot be read. A client without a store, or without rights in it, is told no
+    /// [value](Self::value) of an election.
     /// # Not promised
     /// That it still leads when it is told.
     ///
@@ -170,17 +202,34 @@ impl Election {
         let lines = self.client.inspect(&query).await?;
         let holders = lines.into_iter().flat_map(|line| line.holders);
         // Between two looks of an engine that lists claims one by one, both the old and the new leader may be seen.
-        let latest = holders.max_by_key(|holder| holder.fence);
-        Ok(latest.and_then(|holder| {
-            Some(Leader {
-                term: holder.fence?,
-                who: holder.who,
-                since: holder.since,
-            })
+        let Some(latest) = holders.max_by_key(|holder| holder.fence) else {
+            return Ok(None);
+        };
+        let Some(term) = latest.fence else {
+            return Ok(None);
+        };
+        Ok(Some(Leader {
+            term,
+            who: latest.who,
+            since: latest.since,
+            shown: self.shown(term).await?,
         }))
     }
 
-    /// Follows the leaders, and the times without one. It looks ten times per lease, at most every 50 ms and at least every second.
+    /// What the leader of this term shows in the store.
+    async fn shown(&self, term: Fence) -> Result<Option<String>> {
+        let Ok(store) = self.client.store() else {
+            return Ok(None);
+        };
+        let entry = match store.get(&Name::new(&self.name)?).await {
+            Ok(entry) => entry.filter(|entry| entry.fence == term),
+            Err(error) if error.kind() == ErrorKind::Denied => None,
+            Err(error) => return Err(error),
+        };
+        Ok(entry.and_then(|entry| String::from_utf8(entry.value).ok()))
+    }
+
+    /// Follows the leaders, and the times without one: a [`Stream`](futures_core::Stream) that never ends. It looks ten times per lease, at most every 50 ms and at least every second.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
@@ -193,12 +242,7 @@ impl Election {
     /// # Ok(()) }
     /// ```
     pub fn observe(&self) -> Leaders {
-        Leaders {
-            election: self.clone(),
-            ticks: None,
-            last: None,
-            failing: false,
-        }
+        Leaders::of(self.clone())
     }
 }
 
@@ -263,86 +307,5 @@ impl Leadership {
         if let Err(error) = self.resign().await {
             tracing::debug!(%error, "a resignation is left to the background");
         }
-    }
-}
-
-/// The leader at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leader {
-    /// Its term.
-    pub term: Fence,
-    /// Its process, where the engine knows it: a leader of another library, on a shared layout, may name none.
-    pub who: Option<Identity>,
-    /// When it joined the line.
-    pub since: SystemTime,
-}
-
-impl Leader {
-    /// What the leader shows: its client's [command](Identity::called).
-    pub fn value(&self) -> Option<&str> {
-        self.who.as_ref().map(|who| who.command.as_str())
-    }
-}
-
-/// The leaders of an election, one after the other.
-pub struct Leaders {
-    election: Election,
-    ticks: Option<Interval>,
-    /// The answer told last; none before the first.
-    last: Option<Option<Leader>>,
-    failing: bool,
-}
-
-impl Leaders {
-    /// Waits until there is another leader than the last one told, or none any more; the first call answers at once.
-    ///
-    /// # Ordering
-    /// Terms only grow.
-    /// # Cancel safety
-    /// May be dropped and called again at any time: nothing that it would have told is forgotten.
-    /// # Errors
-    /// If the engine cannot be read: told once, then it goes on looking until it can.
-    /// # Not promised
-    /// A term shorter than the time between two looks may not be told.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::connect("memory:").await?;
-    /// assert!(client.election("scheduler").observe().next().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Result<Option<Leader>> {
-        let lease = self.election.lease;
-        let ticks = self.ticks.get_or_insert_with(|| {
-            let every = (lease / 10).clamp(Election::PAUSE, Duration::from_secs(1));
-            let mut ticks = tokio::time::interval(every);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        });
-        loop {
-            let _ = ticks.tick().await;
-            match self.election.leader().await {
-                Ok(now) => {
-                    self.failing = false;
-                    let term = |leader: &Option<Leader>| leader.as_ref().map(|leader| leader.term);
-                    if self.last.as_ref().map(term) != Some(term(&now)) {
-                        self.last = Some(now.clone());
-                        return Ok(now);
-                    }
-                }
-                Err(error) if error.is_transient() && self.failing => {}
-                Err(error) => {
-                    self.failing = true;
-                    return Err(error);
-                }
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Leaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Leaders of {:?}", self.election.name)
     }
 }
