@@ -16,7 +16,7 @@ const EACH: u64 = 1_000;
 
 /// One task alone.
 pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
-    let goal = Goal::AtMost(20.0);
+    let goal = Goal::AtMost(40.0);
     for (case, runtime) in [("1 thread", one_thread()?), ("2 workers", two_workers()?)] {
         let client = runtime.block_on(leasehold::connect("memory:"))?;
         let tokio = || Ok(runtime.block_on(runtime.spawn(tokio_alone()))?);

@@ -59,7 +59,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let alone = |slice| Ok(runtime.block_on(runtime.spawn(alone(client.clone(), slice)))??);
     let ours = || alone(SHORT);
     for (name, peer, goal) in [
-        ("curator", curator(&server), 1.8),
+        ("curator", curator(&server), 1.4),
         ("kazoo", kazoo(&server), 3.0),
     ] {
         let mut peer = [peer];

@@ -162,7 +162,7 @@ const SHARE: fn(&Run) -> f64 = |run| run.share;
 /// Asking again at once.
 pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
     let [strict, turns, rslock, quick, redisson] = crowds(settings, 0)?;
-    let goal = Goal::AtLeast(0.6);
+    let goal = Goal::AtLeast(0.7);
     against(
         "strict / rslock",
         "/s",
@@ -191,7 +191,7 @@ pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
         "/s",
         turns.all(RATE),
         peers,
-        Goal::AtLeast(10.0),
+        Goal::AtLeast(20.0),
     );
     let theirs = redisson.all(RATE);
     against(
@@ -199,7 +199,7 @@ pub(crate) fn contended(settings: &Settings) -> Outcome<()> {
         "/s",
         turns.all(RATE),
         theirs,
-        Goal::AtLeast(50.0),
+        Goal::AtLeast(100.0),
     );
     against(
         "turns / rslock, longest wait",

@@ -32,7 +32,7 @@ pub(crate) fn over(settings: &Settings) -> Outcome<()> {
     let [locks, messages, floors] = in_turn(settings.repeats, all)?;
     let name = "redis hand-over beside publish to receive";
     let duel = Duel::of(&locks, &messages);
-    Row::ratio(name, "µs", &duel, Goal::AtMost(1.3)).print();
+    Row::ratio(name, "µs", &duel, Goal::AtMost(1.8)).print();
     let name = "  compare, SET and PUBLISH beside it";
     Row::read(name, "µs", &Duel::of(&floors, &messages)).print();
     let name = "  hand-over beside compare, SET, PUBLISH";

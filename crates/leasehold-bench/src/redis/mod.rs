@@ -51,7 +51,7 @@ pub(crate) fn uncontended(settings: &Settings) -> Outcome<()> {
     let [locks, calls, floors] = in_turn(settings.many(), all)?;
     let name = "redis uncontended beside 2 bare EVALSHA";
     let duel = Duel::of(&locks, &calls);
-    Row::ratio(name, "µs", &duel, Goal::AtMost(1.15)).print();
+    Row::ratio(name, "µs", &duel, Goal::AtMost(1.35)).print();
     let name = "  SET NX and compare + DEL beside them";
     Row::read(name, "µs", &Duel::of(&floors, &calls)).print();
     let name = "  uncontended beside SET NX, compare + DEL";

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A leader that dies takes nobody's lock with it, and fences go on growing.
+/// A leader that dies takes no lock with it, and fences go on growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_dies_is_survived() {
     let cluster = Cluster::start();
@@ -21,8 +21,8 @@ async fn a_leader_that_dies_is_survived() {
     assert!(next.fence() > fence, "a larger fence");
 }
 
-/// Without a majority nobody is let in, and the holder stops trusting its grant in time, also when it talks to a
-/// leader that does not know yet that it leads nobody.
+/// Without a majority no claim is granted, and the holder stops trusting its grant in time, also when it talks to a
+/// leader that does not know yet that no member follows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_gives_nothing_and_is_told() {
     let cluster = Cluster::start();
@@ -91,7 +91,7 @@ async fn moves(lease: Duration, fate: Fate) {
 }
 
 /// The holder's member hears nothing of the others any more, first as a follower and then as their leader: the holder
-/// says that its lock is lost before the majority gives it to somebody else.
+/// says that its lock is lost before the majority gives it to another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_at_a_minority_member_is_told_before_the_majority_lets_another_in() {
     let cluster = Cluster::behind_proxies();

@@ -1,4 +1,4 @@
-//! Who cannot be heard: holders, waiters and servers that stand still.
+//! Holders, waiters and servers that stand still, or cannot be heard.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use leasehold::engine::{Etcd as Engine, Url};
 
 use super::*;
 
-/// The holder cannot be heard: it says so itself before anybody else is let in.
+/// The holder cannot be heard: its guard says so before another claim is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_is_told_before_the_lock_passes_on() {
     let server = Etcd::start();
@@ -37,7 +37,7 @@ async fn a_partition_is_told_before_the_lock_passes_on() {
     }
 }
 
-/// A frozen server lets nobody in, and the holder does not trust it longer than its lease.
+/// A frozen server grants no claim, and the holder does not trust it longer than its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_server_is_not_trusted() {
     let server = Etcd::start();
@@ -62,7 +62,7 @@ async fn a_short_freeze_loses_nothing() {
     server.pause();
     let other = ours.mutex("another");
     let answered = tokio::time::timeout(LEASE / 5, other.lock()).await;
-    assert!(answered.is_err(), "a frozen server answers nobody");
+    assert!(answered.is_err(), "a frozen server answers");
     server.resume();
     is(&guard, GuardState::Valid).await;
     assert_eq!(guard.release().await.expect("released"), Released::Released);
