@@ -50,6 +50,9 @@ pub enum Fault {
     Delay(Duration),
     /// The answer comes late.
     DelayReply(Duration),
+    /// A heartbeat's claims are asked about one after the other, in its order, each for so long; of other calls, the answer
+    /// comes late.
+    OneByOne(Duration),
     /// The engine is asked twice; the second answer counts. An event comes twice.
     Repeat,
 }
@@ -114,6 +117,10 @@ impl Plan {
         self.state().faults.clear();
     }
 
+    fn set_for(&self, op: Op) -> Fault {
+        self.state().faults.get(&op).copied().unwrap_or_default()
+    }
+
     /// How often an operation was called.
     pub fn calls(&self, op: Op) -> u64 {
         self.state().calls.get(&op).copied().unwrap_or(0)
@@ -169,7 +176,7 @@ impl Plan {
                 tokio::time::sleep(by).await;
                 call.await
             }
-            Fault::DelayReply(by) => {
+            Fault::DelayReply(by) | Fault::OneByOne(by) => {
                 let answer = call.await;
                 tokio::time::sleep(by).await;
                 answer
@@ -300,6 +307,15 @@ impl Session for FaultySession {
 
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()> {
         self.plan.state().claims_beaten += claims.len() as u64;
+        if let Fault::OneByOne(by) = self.plan.set_for(Op::Heartbeat) {
+            let _ = self.plan.next(Op::Heartbeat);
+            for claim in claims {
+                tokio::time::sleep(by).await;
+                let one = std::slice::from_ref(claim);
+                self.inner.heartbeat(one, heard).await?;
+            }
+            return Ok(());
+        }
         let (first, again) = (self.beat(claims), self.beat(claims));
         let through = self
             .plan

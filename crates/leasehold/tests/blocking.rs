@@ -255,6 +255,22 @@ async fn where_blocking_is_allowed_it_works() {
     entered.join().expect("no panic");
 }
 
+/// Tokio does not count what such a task does: it cannot be told from a thread.
+#[tokio::test]
+async fn in_a_task_without_a_budget_it_blocks_and_does_not_panic() {
+    let client = tokio::task::unconstrained(async {
+        let client = connect("memory:").expect("connected");
+        let held = client.mutex("x").lock().expect("locked");
+        let soon = Duration::from_millis(10);
+        assert!(client.mutex("x").lock_within(soon).unwrap().is_none());
+        assert_eq!(held.release().expect("released"), Released::Released);
+        client
+    });
+    let client = client.await;
+    let dropped = tokio::task::unconstrained(async move { drop(client) });
+    dropped.await;
+}
+
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the call is made inside a task")]
 async fn inside_a_runtime_it_is_refused_not_a_panic() {

@@ -20,6 +20,8 @@ struct Swarm {
     /// All locks have the same owner.
     one_owner: bool,
     short: bool,
+    /// Leases between half the usual one and all of it.
+    similar: bool,
     tries: bool,
     drops: bool,
     downgrades: bool,
@@ -44,6 +46,7 @@ pub fn draw(seed: u64) -> Program {
         again: on(3),
         one_owner: on(5),
         short: on(5),
+        similar: on(3),
         tries: on(2),
         drops: on(2),
         downgrades: on(2),
@@ -93,9 +96,15 @@ fn world(random: &mut Random) -> World {
     let names = (0..random.within(1, 3))
         .map(|_| *random.pick(&kinds))
         .collect();
+    // A link that is just fast enough is late by nothing more.
+    let far = random.one_in(12);
+    let (trip, longest) = match far {
+        true => (*random.pick(&[lease / 5, lease * 3 / 10]), Duration::ZERO),
+        false => (*random.pick(&[0, 0, 1, 10, lease / 50]), longest),
+    };
     World {
         lease: Duration::from_millis(lease),
-        trip: Duration::from_millis(*random.pick(&[0, 0, 1, 10, lease / 50])),
+        trip: Duration::from_millis(trip),
         longest,
         order,
         faults: random.one_in(5),
@@ -169,11 +178,16 @@ impl Swarm {
         let mut on = |feature: bool| feature && random.one_in(2);
         let (fixed, kept, lingers) = (on(self.keep_alive), on(self.min_hold), on(self.linger));
         let (short, strict) = (on(self.short), on(self.strict));
+        let similar = on(self.similar);
         let again = self.one_owner || (self.again && !random.one_in(4));
         let lease = self.world.lease;
         let lingers = lingers.then(|| *random.pick(&[lease / 10, lease * 3, lease * 20]));
         Terms {
-            short,
+            twentieths: match (short, similar) {
+                (true, _) => 1,
+                (_, true) => *random.pick(&[10, 12, 13, 15, 18]),
+                _ => 20,
+            },
             keep_alive: !fixed,
             min_hold: match kept {
                 true => *random.pick(&[lease / 20, lease / 3, lease * 2]),

@@ -29,7 +29,7 @@ pub enum Kind {
 /// Where the program runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct World {
-    /// The lease of most locks. The short one is a twentieth of it.
+    /// The lease of most locks, and the longest.
     pub lease: Duration,
     /// How long a message takes there and back.
     pub trip: Duration,
@@ -52,11 +52,7 @@ pub struct World {
 impl World {
     /// The lease on these terms.
     pub fn lease_of(&self, terms: &Terms) -> Duration {
-        if terms.short {
-            self.lease / 20
-        } else {
-            self.lease
-        }
+        self.lease * terms.twentieths / 20
     }
 }
 
@@ -100,8 +96,8 @@ pub enum Again {
 /// On which terms a name is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// A twentieth of the usual lease.
-    pub short: bool,
+    /// The part of the usual lease.
+    pub twentieths: u32,
     /// Whether it is renewed.
     pub keep_alive: bool,
     /// How long others are kept out at least.

@@ -93,7 +93,39 @@ fn promises(output: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// The text of a file, or of all files of a folder.
+    fn source(path: &Path) -> String {
+        let Ok(entries) = std::fs::read_dir(path) else {
+            return std::fs::read_to_string(path).unwrap_or_default();
+        };
+        entries
+            .map(|entry| source(&entry.unwrap().path()))
+            .collect()
+    }
+
+    /// A test stands in the module that its name begins with, or in the contract.
+    #[test]
+    fn every_scenario_that_is_a_test_is_there() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let tests = crates.join("leasehold-tests/tests");
+        let contract = source(&crates.join("leasehold/src/conformance"));
+        for mutant in crate::mutants::list::all() {
+            let Some((file, name)) = test_of(mutant.scenario) else {
+                continue;
+            };
+            let (modules, test) = name.rsplit_once("::").unwrap();
+            let module = tests.join(file).join(modules.split("::").next().unwrap());
+            let mut text = source(&module) + &source(&module.with_extension("rs"));
+            if text.contains("conformance_tests!") {
+                text += &contract;
+            }
+            assert!(text.contains(&format!("fn {test}(")), "{}", mutant.scenario);
+        }
+    }
 
     #[test]
     fn broken_promises_are_read_from_the_output() {

@@ -3,6 +3,7 @@
 mod architecture;
 mod closing;
 mod connect;
+mod crowded;
 mod delivery;
 mod documentation;
 mod fence_floor;

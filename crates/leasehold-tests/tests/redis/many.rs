@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use leasehold::Name;
 use leasehold::conformance::raw::heartbeat;
 use leasehold::engine::{
     Claim, Clock, Engine as _, Event, Identity, Inbox, Mode, Query, Redis as Engine, Release,
     Session, Standing, Url,
 };
+use leasehold::{Name, Options};
 use leasehold_testkit::poll::until;
+use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
 use tokio::task::JoinSet;
 
@@ -287,4 +288,28 @@ async fn claims_that_were_refused_are_not_kept() {
     session.close().await.expect("closed");
     let spent = calls(&server, "evalsha") - before;
     assert_eq!(spent, 0, "calls to give back what was never there");
+}
+
+/// A server at a distance carries not all heartbeats in the time of one: one call after the other would take half a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_locks_at_a_distance_are_all_renewed() {
+    let server = Redis::start();
+    let proxy = Proxy::before(server.port);
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    let lease = Duration::from_secs(4);
+    let client = Options::new().lease(lease).connect(&url).await;
+    let client = client.expect("connected");
+    let mut asked = JoinSet::new();
+    for at in 0..2_000 {
+        let mutex = client.mutex(format!("name {at}"));
+        let _ = asked.spawn(async move { mutex.lock().await.expect("free") });
+    }
+    let held = asked.join_all().await;
+    proxy.set_both(Fate::Delay(Duration::from_millis(60)));
+    tokio::time::sleep(lease * 3).await;
+    let lost = held.iter().filter(|guard| guard.check().is_err()).count();
+    assert_eq!(lost, 0, "of {} locks on a healthy server", held.len());
+    proxy.set_both(Fate::Pass);
+    let shutdown = client.shutdown(Duration::ZERO).await.expect("closed");
+    assert_eq!(shutdown.abandoned, held.len());
 }

@@ -1,5 +1,8 @@
 //! A server that says nothing while many tasks try.
 
+use std::time::Duration;
+
+use leasehold_tests::Bed;
 use leasehold_tests::overload::is_over_with_the_silence;
 
 use super::beds;
@@ -17,4 +20,14 @@ fn in_redissons_layout() {
 #[test]
 fn on_all_nodes_of_redlock() {
     is_over_with_the_silence(&beds::redlock());
+}
+
+/// Claims that are left behind do not end by themselves during the silence.
+#[test]
+fn in_own_layout_with_a_long_lease() {
+    let lease = Duration::from_secs(3_600);
+    is_over_with_the_silence(&Bed {
+        lease,
+        ..beds::own()
+    });
 }

@@ -20,5 +20,6 @@ mod roles;
 mod rule;
 mod runtimes;
 mod servers;
+mod sqlite_file;
 mod stores;
 mod tables;

@@ -11,6 +11,7 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
+mod background;
 #[cfg(feature = "cached")]
 mod cached;
 mod evict;
@@ -21,14 +22,13 @@ mod meeting;
 mod run;
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+pub(crate) use self::background::Background;
 #[cfg(feature = "cached")]
 pub use self::cached::Cached;
 pub use self::guard::{Guard, MultiGuard, WriteGuard};
@@ -66,7 +66,7 @@ pub fn connect(url: &str) -> Result<Client> {
 /// ```
 pub fn connect_with(url: &str, options: ConnectOptions) -> Result<Client> {
     Background::refuse_inside_runtime()?;
-    let (url, (tell, told)) = (url.to_owned(), oneshot::channel());
+    let (url, (tell, told)) = (url.to_owned(), std::sync::mpsc::channel());
     let (gone, until_gone) = oneshot::channel();
     let thread = std::thread::Builder::new().name("leasehold".to_owned());
     let started = thread.spawn(move || background(&url, options, tell, until_gone));
@@ -74,7 +74,7 @@ pub fn connect_with(url: &str, options: ConnectOptions) -> Result<Client> {
     if let Err(error) = started {
         return Err(failed("the background thread did not start").because(error));
     }
-    let connected = told.blocking_recv();
+    let connected = told.recv();
     let (client, handle) = connected.map_err(|_| failed("the background thread ended"))??;
     let background = Arc::new(Background {
         handle,
@@ -89,7 +89,7 @@ type Connected = Result<(crate::Client, Handle)>;
 fn background(
     url: &str,
     options: ConnectOptions,
-    tell: oneshot::Sender<Connected>,
+    tell: std::sync::mpsc::Sender<Connected>,
     until_gone: oneshot::Receiver<()>,
 ) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -119,45 +119,6 @@ fn background(
             tracing::debug!(%error, "the background thread ends");
         }
     });
-}
-
-/// The runtime that every call blocks on, alive while a clone is left.
-pub(crate) struct Background {
-    handle: Handle,
-    _gone: oneshot::Sender<()>,
-}
-
-impl Background {
-    fn refuse_inside_runtime() -> Result<()> {
-        if Handle::try_current().is_err() || !polls_a_task() {
-            return Ok(());
-        }
-        let what = "a blocking call inside an async task would block its runtime; use the async API there, or spawn_blocking";
-        Err(Error::new(ErrorKind::Invalid, Step::Turn, what))
-    }
-
-    fn block_on<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        self.wait_for(call)?
-    }
-
-    /// Blocks on any future.
-    fn wait_for<T>(&self, call: impl Future<Output = T>) -> Result<T> {
-        Self::refuse_inside_runtime()?;
-        Ok(self.handle.block_on(call))
-    }
-}
-
-/// Whether this thread is polling an async task. Tokio counts what a task does in one poll, up to a budget; on a thread
-/// that may block (`spawn_blocking`, `block_in_place`) there is none.
-fn polls_a_task() -> bool {
-    const MORE_THAN_A_BUDGET: u32 = 256;
-    let mut context = Context::from_waker(Waker::noop());
-    let mut spent = |_| {
-        pin!(tokio::task::consume_budget())
-            .poll(&mut context)
-            .is_pending()
-    };
-    (0..MORE_THAN_A_BUDGET).any(&mut spent)
 }
 
 /// A client of one engine, for threads. Cheap to clone.

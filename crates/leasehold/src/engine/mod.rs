@@ -179,8 +179,8 @@ pub trait Session: std::fmt::Debug + Send + Sync + 'static {
     /// without an answer is not named. Lines, nodes and shards that are slow keep no other claim from its answer. An
     /// error speaks for every claim that was not named.
     ///
-    /// The caller asks for claims of similar lease in one call, has several calls under way at once, and drops a call
-    /// after a third of the shortest lease in it.
+    /// The caller asks for claims of similar lease in one call (a fifth apart at most), those first that were not renewed
+    /// for longest. It has several calls under way at once, and drops a call after a third of the longest lease in it.
     async fn heartbeat(&self, claims: &[Arc<Claim>], heard: &Heard<'_>) -> Result<()>;
 
     /// How long the engine keeps a claim after its session's last word: the lease it asked for, or what the server

@@ -14,7 +14,8 @@ use crate::clock::{Micros, micros};
 use crate::engine::{Ended, Held, Standing};
 use crate::error::{Error, ErrorKind, Result, Step};
 
-/// The most claims of one client, held or waiting. Each heartbeat speaks of all of them.
+/// The most claims of one client: held, waiting, or still to be given back. Each heartbeat speaks of all that are held or
+/// wait.
 const CLAIMS_MAX: usize = 100_000;
 
 impl Manager {
@@ -164,7 +165,7 @@ impl Manager {
         if self.is_closing() {
             return Err(Error::closed(Step::Claim).of(&claim.name));
         }
-        if table.len() >= CLAIMS_MAX {
+        if table.len() + self.reaper.progress.open() >= CLAIMS_MAX {
             let what = format!(
                 "this client has {CLAIMS_MAX} claims, the most there may be: use another client for more"
             );

@@ -68,10 +68,11 @@ async fn sleep(clock: &Clock, wake: Micros) {
         .await;
 }
 
-/// A beat has a timeout of its own, so that one silent call cannot use up the lease.
+/// A beat has a timeout of its own, so that one silent call cannot use up the lease. The longest lease decides: no claim
+/// has less time for its answer because of another.
 async fn say(session: Arc<dyn Session>, mut beat: Beat) {
-    let shortest = beat.claims.iter().map(|claim| claim.lease).min();
-    let patience = shortest.unwrap_or(Duration::from_secs(1)) / 3;
+    let longest = beat.claims.iter().map(|claim| claim.lease).max();
+    let patience = longest.unwrap_or(Duration::from_secs(1)) / 3;
     let heard = |claim: &Claim, standing| {
         if let Some(manager) = beat.manager.upgrade() {
             manager.stands(claim, beat.number, beat.sent, standing);
@@ -93,15 +94,24 @@ impl Drop for Beat {
     }
 }
 
-/// Sorted by lease: groups in which the longest is at most twice the shortest.
-fn similar(claims: &[(Duration, Micros, ClaimId)]) -> Vec<&[(Duration, Micros, ClaimId)]> {
+/// A claim that is due, or nearly so.
+struct Near {
+    lease: Duration,
+    said: Micros,
+    due: Micros,
+    id: ClaimId,
+}
+
+/// Groups in which the longest lease is at most a fifth longer than the shortest. In each the claims come first that were
+/// not renewed for longest: a call that is cut short leaves out others each time.
+fn similar(mut rest: Vec<Near>) -> Vec<Vec<Near>> {
+    rest.sort_unstable_by_key(|near| near.lease);
     let mut groups = Vec::new();
-    let mut rest = claims;
-    while let Some((shortest, ..)) = rest.first() {
-        let (group, longer) =
-            rest.split_at(rest.partition_point(|(lease, ..)| *lease <= *shortest * 2));
-        groups.push(group);
-        rest = longer;
+    while let Some(shortest) = rest.first() {
+        let most = shortest.lease * 6 / 5;
+        let longer = rest.split_off(rest.partition_point(|near| near.lease <= most));
+        rest.sort_unstable_by_key(|near| near.said);
+        groups.push(std::mem::replace(&mut rest, longer));
     }
     groups
 }
@@ -112,20 +122,24 @@ impl Manager {
     fn due(&self) -> Vec<Vec<ClaimId>> {
         let now = self.clock.now();
         let table = self.table.lock();
-        let mut near: Vec<_> = table
+        let near = table
             .iter()
             .filter(|(_, entry)| {
                 let soon = now.saturating_add(micros(entry.lease) / 8);
                 !entry.is_asking() && entry.beating.is_none() && entry.due <= soon
             })
-            .map(|(id, entry)| (entry.lease, entry.due, *id))
+            .map(|(id, entry)| Near {
+                lease: entry.lease,
+                said: entry.said,
+                due: entry.due,
+                id: *id,
+            })
             .collect();
         drop(table);
-        near.sort_unstable_by_key(|(lease, ..)| *lease);
-        similar(&near)
+        similar(near)
             .into_iter()
-            .filter(|group| group.iter().any(|(_, due, _)| *due <= now))
-            .map(|group| group.iter().map(|(.., id)| *id).collect())
+            .filter(|group| group.iter().any(|near| near.due <= now))
+            .map(|group| group.iter().map(|near| near.id).collect())
             .collect()
     }
 

@@ -160,7 +160,7 @@ impl State {
         }
         let now = self.now();
         // A short lease that ended without an answer says nothing to a task that waits for a longer one.
-        let gave_up = ask.patience != Patience::Wait || ask.terms.short;
+        let gave_up = ask.patience != Patience::Wait || ask.terms.twentieths < 20;
         for name in &ask.names {
             let line = &mut self.lines[*name];
             if gave_up {

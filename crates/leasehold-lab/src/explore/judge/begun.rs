@@ -86,8 +86,8 @@ impl State {
     }
 
     /// Tasks of a client that ask for all of a name are served in order of arrival. A try waits for none, a call that
-    /// re-enters does not wait, and what is strict, or for several names, goes its own way; calls that fail may be told
-    /// late.
+    /// re-enters does not wait, and what is strict, or for several names, goes its own way; calls that fail, as those do
+    /// whose lease is shorter than messages take, may be told late.
     fn see_turns(&mut self, ask: &Ask, hold: &Hold) {
         let whole =
             |want: Want| self.lines[hold.name].kind == Some(Kind::Mutex) || want != Want::Read;
@@ -96,7 +96,8 @@ impl State {
         let alone = |ask: &Ask| ask.names.len() == 1 && !ask.terms.strict && whole(ask.want);
         let passed = self.asks.iter().find(|other| {
             let before = other.id < ask.id && other.patience == Patience::Wait;
-            before && other.client == ask.client && other.names == ask.names && alone(other)
+            let same = other.client == ask.client && other.names == ask.names;
+            before && same && alone(other) && self.near(self.lease_of(&other.terms))
         });
         if let Some(other) = passed
             && calm

@@ -30,7 +30,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/file/session.rs",
         "Err(trouble) => failed = Some(trouble.at(step).of(name)),",
         "Err(trouble) => {\n                        failed = Some(trouble.at(step).of(name));\n                        if PLANTED {\n                            return failed.map_or(Ok(()), Err);\n                        }\n                    }",
-        "test file isolation::a_heartbeat_answers_for_every_line_but_the_bad_one",
+        "test file isolation::a_line_that_is_damaged",
     ),
     mutant(
         "file: a pipe is opened like a file",
@@ -282,7 +282,7 @@ pub(super) const ENGINES: &[Mutant] = &[
         "engines/sql/sqlite/wire.rs",
         "if inode(&self.path) == self.inode {",
         "if PLANTED || inode(&self.path) == self.inode {",
-        "test sql isolation::sqlite_whose_file_is_replaced",
+        "test sql sqlite_file::sqlite_whose_file_is_replaced",
     ),
     mutant(
         "zookeeper: every waiter watches the first node",
@@ -346,5 +346,12 @@ pub(super) const ENGINES: &[Mutant] = &[
         "key.copy_from_slice(&digest[..16]);",
         "key.copy_from_slice(&digest[..16]);\n        if PLANTED {\n            key[4..].fill(0);\n        }",
         "test sql contract::sqlite::exclusion::names_never_collide",
+    ),
+    mutant(
+        "sql: claims that no caller waits for any more are made after an outage",
+        "engines/sql/lanes.rs",
+        "        () = tell.closed() => None,\n        turn = world.turn(&pool, keys) => turn,\n    };\n    // A caller that was gone before this has left nothing, and the session knows of no claim.\n    if turn.is_none() || tell.is_closed() {",
+        "        () = tell.closed(), if !PLANTED => None,\n        turn = world.turn(&pool, keys) => turn,\n    };\n    // A caller that was gone before this has left nothing, and the session knows of no claim.\n    if turn.is_none() || (!PLANTED && tell.is_closed()) {",
+        "test sql overload::of_postgres",
     ),
 ];

@@ -28,9 +28,12 @@ pub(super) async fn beat(
     session: SessionId,
     told: &Told,
 ) -> Result<Answer, Trouble> {
-    let mut all: Batch = claims.iter().cloned().enumerate().collect();
-    all.sort_by_key(|(_, claim)| Key::of(&claim.name));
+    let all: Batch = claims.iter().cloned().enumerate().collect();
+    // In the caller's order: a beat may be given up before its last packet.
     let mut packets: VecDeque<Batch> = all.chunks(AT_ONCE).map(<[_]>::to_vec).collect();
+    for packet in &mut packets {
+        packet.sort_by_key(|(_, claim)| Key::of(&claim.name));
+    }
     let (mut late, mut failed) = (Vec::new(), None);
     while let Some(mut some) = packets.pop_front() {
         if told.is_closed() {

@@ -17,10 +17,14 @@ use crate::claim::Claim;
 /// How many claims one call of the script is about: the server does nothing else meanwhile.
 const AT_ONCE: usize = 100;
 
+/// How many such calls a server gets side by side: others have their turn in between, and a server that is far away is
+/// not waited for after each.
+const SIDE_BY_SIDE: usize = 4;
+
 /// How a call for some claims is made.
 pub(super) type Make = fn(&Keys, &[&Claim]) -> Run;
 
-/// Asks about all these claims and tells each answer as it comes. A server that is silent, and a line that cannot be
+/// Asks about all these claims, in their order, and tells each answer as it comes. A server that is silent, and a line that cannot be
 /// done, cost only their own claims an answer. A call gets no longer than the patience.
 pub(super) async fn each(
     servers: &Arc<Servers>,
@@ -39,15 +43,23 @@ pub(super) async fn each(
     for (bucket, claims) in groups {
         let (servers, answer) = (servers.clone(), answer.clone());
         let _ = calls.spawn(async move {
+            let mut parts = JoinSet::new();
             for part in claims.chunks(AT_ONCE) {
-                let called = call(&servers, bucket, part, make);
-                let said = tokio::time::timeout(patience, called).await;
-                let said = said.unwrap_or_else(|_| vec![Err(Trouble::Silent); part.len()]);
-                for one in part.iter().cloned().zip(said) {
-                    // The caller may have gone.
-                    let _ = answer.send(one);
+                if parts.len() == SIDE_BY_SIDE {
+                    let _ = parts.join_next().await;
                 }
+                let (servers, part, answer) = (servers.clone(), part.to_vec(), answer.clone());
+                let _ = parts.spawn(async move {
+                    let called = call(&servers, bucket, &part, make);
+                    let said = tokio::time::timeout(patience, called).await;
+                    let said = said.unwrap_or_else(|_| vec![Err(Trouble::Silent); part.len()]);
+                    for one in part.into_iter().zip(said) {
+                        // The caller may have gone.
+                        let _ = answer.send(one);
+                    }
+                });
             }
+            while parts.join_next().await.is_some() {}
         });
     }
     drop(answer);

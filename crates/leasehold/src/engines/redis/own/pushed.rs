@@ -6,6 +6,7 @@ use super::super::words::MOST;
 use super::answer::Since;
 use super::session::RedisSession;
 use crate::claim::{Claim, ClaimId};
+use crate::clock::micros;
 use crate::engine::{Clock, Ended, Event, Held, Inbox, Micros, Standing};
 use crate::fence::Fence;
 
@@ -15,6 +16,8 @@ pub(super) struct Mine {
     pub(super) phase: Phase,
     /// Since when it holds, if it was alone then: its release finds it alone, most likely.
     pub(super) alone: Option<Since>,
+    /// When it was asked for, or last heard of.
+    pub(super) heard: Micros,
     asking: Asking,
     /// The end that a message told of.
     ended: Option<Ended>,
@@ -52,9 +55,15 @@ impl Mine {
             claim,
             phase: Phase::Asked,
             alone: None,
+            heard: Clock::boot().now(),
             asking: Asking::No,
             ended: None,
         }
+    }
+
+    /// Whether the server has surely ended it by now, heard of or not.
+    pub(super) fn is_over(&self, now: Micros) -> bool {
+        self.heard.saturating_add(micros(self.claim.lease) * 2) <= now
     }
 
     /// The server said at this time of its clock that the claim waits.

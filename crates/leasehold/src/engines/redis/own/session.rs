@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +16,7 @@ use super::pushed::{self, Mine, Phase};
 use super::script::Run;
 use super::servers::Servers;
 use crate::claim::{ById, Claim, ClaimId, SessionId};
-use crate::engine::{Heard, Identity, Inbox, Release, Session, Standing};
+use crate::engine::{Clock, Heard, Identity, Inbox, Release, Session, Standing};
 use crate::error::{Error, Result, Step};
 use crate::fence::FENCE_BLOCK;
 use crate::sync::Shared;
@@ -29,7 +30,12 @@ pub(super) struct RedisSession {
     who: String,
     /// Claims that may be in a line, to be released when the session closes.
     pub(super) mine: Shared<ById<ClaimId, Mine>>,
+    /// As many are kept before those go that are over.
+    room: AtomicUsize,
 }
+
+/// So many claims are kept at least, also of those that are over.
+const ROOM: usize = 1_000;
 
 /// How long closing may take.
 const CLOSING: Duration = Duration::from_secs(60);
@@ -45,6 +51,7 @@ impl RedisSession {
             text: session_text(&servers.address, id),
             who: who_text(who),
             mine: Shared::default(),
+            room: AtomicUsize::new(ROOM),
             servers,
         });
         let listening = pushed::listening(Arc::downgrade(&session), inbox);
@@ -58,8 +65,8 @@ impl RedisSession {
         claims: &[Arc<Claim>],
         mut tell: impl FnMut(&Claim, Standing),
     ) -> std::result::Result<(), Trouble> {
-        let shortest = claims.iter().map(|claim| claim.lease).min();
-        let patience = shortest.unwrap_or_default() / 4;
+        let longest = claims.iter().map(|claim| claim.lease).max();
+        let patience = longest.unwrap_or_default() / 4;
         let mut failed = None;
         each(
             &self.servers,
@@ -78,9 +85,26 @@ impl RedisSession {
         failed.map_or(Ok(()), Err)
     }
 
+    /// A claim is about to be asked for, again perhaps.
+    fn note(&self, claim: &Claim) {
+        let (asked, now) = (Arc::new(claim.clone()), Clock::boot().now());
+        let mut mine = self.mine.lock();
+        // Claims whose release never got through, in an outage.
+        if mine.len() >= self.room.load(Ordering::Relaxed) {
+            mine.retain(|_, mine| !mine.is_over(now));
+            self.room.store(ROOM.max(mine.len() * 2), Ordering::Relaxed);
+        }
+        let again = |mine: &mut Mine| (mine.claim, mine.heard) = (asked.clone(), now);
+        let new = || Mine::new(asked.clone());
+        let _ = mine.entry(claim.id).and_modify(again).or_insert_with(new);
+    }
+
     /// Remembers where a claim stands.
     fn stands(&self, id: ClaimId, answer: &Answer, alone: Option<Since>) {
         let mut mine = self.mine.lock();
+        if let Some(mine) = mine.get_mut(&id) {
+            mine.heard = Clock::boot().now();
+        }
         match (answer.standing, mine.get_mut(&id)) {
             (Ok(Standing::Held(_)), Some(mine)) => {
                 mine.phase = Phase::Holds;
@@ -125,15 +149,7 @@ impl Session for RedisSession {
         if !self.servers.mailbox.is_open(self.id) {
             return Err(Error::closed(Step::Claim).on("redis"));
         }
-        let asked = Arc::new(claim.clone());
-        let again = |mine: &mut Mine| mine.claim = asked.clone();
-        let mine = || Mine::new(asked.clone());
-        let _ = self
-            .mine
-            .lock()
-            .entry(claim.id)
-            .and_modify(again)
-            .or_insert_with(mine);
+        self.note(claim);
         let run = Run::claim(&self.servers.config.keys, claim, &self.text, &self.who);
         let answered = self.servers.run(Bucket::of(&claim.name), &run).await;
         let (answer, alone) = answered

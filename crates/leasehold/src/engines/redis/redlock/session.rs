@@ -307,8 +307,8 @@ impl Session for RedlockSession {
                 None => heard(claim, Standing::Gone),
             }
         }
-        let shortest = claims.iter().map(|claim| claim.lease).min();
-        let patience = shortest.unwrap_or_default() / 4;
+        let longest = claims.iter().map(|claim| claim.lease).max();
+        let patience = longest.unwrap_or_default() / 4;
         let (all_held, all_tried) = tokio::join!(
             self.beat_all(&held, patience, heard),
             self.try_all(waiting, heard)
