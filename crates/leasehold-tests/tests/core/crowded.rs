@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use leasehold::{Guard, Mutex, State};
+use leasehold::{Guard, GuardState, Mutex};
 use leasehold_testkit::faulty::{Fault, Op};
 use tokio::task::JoinSet;
 
@@ -58,7 +58,7 @@ async fn no_lease_beside_it_costs_a_lock_its_time_to_be_renewed() {
         tokio::time::sleep(RENEWED).await;
         assert_ne!(
             held.state(),
-            State::Lost,
+            GuardState::Lost,
             "{long:?} beside {short:?}, answers after {slow:?}"
         );
     }

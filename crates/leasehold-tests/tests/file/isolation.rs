@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::Options;
+use leasehold::ConnectOptions;
 use leasehold::conformance::Subject;
 use leasehold::conformance::isolation::{Spoil, one_bad_name_costs_no_other};
 use leasehold::engine::{Clock, File, Query};
@@ -69,7 +69,7 @@ async fn pipes_in_the_directory_hang_no_client() {
     let dir = home.path().join("locks");
     let open = async || {
         let engine = File::at(dir.clone(), Clock::boot()).expect("an engine");
-        Options::new().open(Arc::new(engine)).await
+        ConnectOptions::new().open(Arc::new(engine)).await
     };
     let client = open().await.expect("a session");
     let held = client.mutex("bad").lock().await.expect("free");

@@ -9,7 +9,7 @@ use leasehold::engine::{
     Claim, Clock, Engine as _, Event, Identity, Inbox, Mode, Query, Redis as Engine, Release,
     Session, Standing, Url,
 };
-use leasehold::{Name, Options};
+use leasehold::{ConnectOptions, Name};
 use leasehold_testkit::poll::until;
 use leasehold_testkit::proxy::{Fate, Proxy};
 use leasehold_testkit::servers::redis::Redis;
@@ -297,7 +297,7 @@ async fn many_locks_at_a_distance_are_all_renewed() {
     let proxy = Proxy::before(server.port);
     let url = format!("redis://127.0.0.1:{}", proxy.port);
     let lease = Duration::from_secs(4);
-    let client = Options::new().lease(lease).connect(&url).await;
+    let client = ConnectOptions::new().lease(lease).connect(&url).await;
     let client = client.expect("connected");
     let mut asked = JoinSet::new();
     for at in 0..2_000 {

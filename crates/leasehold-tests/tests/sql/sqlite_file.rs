@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, Error, ErrorKind, Options, Released, State};
+use leasehold::{Client, ConnectOptions, Error, ErrorKind, GuardState, Released};
 use leasehold_testkit::poll::eventually;
 
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn client(url: &str) -> Client {
-    let client = Options::new().lease(LEASE).connect(url).await;
+    let client = ConnectOptions::new().lease(LEASE).connect(url).await;
     client.expect("connected")
 }
 
@@ -61,7 +61,7 @@ async fn sqlite_answers_every_operation_while_another_program_has_the_file() {
     let path = dir.path().join("locks.db");
     let url = format!("sqlite:{}", path.display());
     let open = async || {
-        let client = Options::new().lease(LEASE * 20).connect(&url).await;
+        let client = ConnectOptions::new().lease(LEASE * 20).connect(&url).await;
         client.expect("connected")
     };
     let (client, other) = (open().await, open().await);
@@ -76,7 +76,7 @@ async fn sqlite_answers_every_operation_while_another_program_has_the_file() {
         mutex.try_lock(),
         released.release(),
         writer.downgrade(),
-        client.evict("evicted", None, "a test"),
+        client.evict("evicted", "a test"),
         client.inspect(&query),
     );
     let errors: [(&str, Error); 4] = [
@@ -150,7 +150,7 @@ async fn sqlite_whose_file_is_replaced() {
         })
         .await;
         assert!(busy.is_none(), "the other one holds it");
-        assert_eq!(theirs.state(), State::Valid);
+        assert_eq!(theirs.state(), GuardState::Valid);
         let _ = theirs.release().await.expect("released");
         drop(guard);
         let guard = holder.mutex("x").lock().await.expect("free");
@@ -164,7 +164,7 @@ async fn sqlite_whose_file_is_replaced_tells_long_before_a_heartbeat() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("locks.db");
     let url = format!("sqlite:{}", path.display());
-    let holder = Options::new().lease(LEASE * 100).connect(&url).await;
+    let holder = ConnectOptions::new().lease(LEASE * 100).connect(&url).await;
     let holder = holder.expect("connected");
     for _ in 0..3 {
         let guard = holder.mutex("x").lock().await.expect("locked");

@@ -166,7 +166,7 @@ async fn a_connection_with_nothing_to_say_is_kept() {
     let server = Etcd::start();
     let proxy = Proxy::before(server.port());
     let url = Url::parse(&format!("etcd://127.0.0.1:{}", proxy.port)).expect("a URL");
-    let engine = Arc::new(Engine::at(&url).expect("an engine").lease(IDLE));
+    let engine = Arc::new(Engine::from_url(&url).expect("an engine").lease(IDLE));
     let ours = ConnectOptions::new().lease(IDLE).open(engine).await;
     let guard = ours
         .expect("connected")
