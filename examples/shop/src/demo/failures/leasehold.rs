@@ -76,7 +76,7 @@ fn stopped(stage: &Stage<'_>) -> Failure {
 }
 
 /// The holder's instance is told to end, as with every deployment: it finishes the sale and gives the lock back.
-fn ended(mut stage: Stage<'_>) -> Failure {
+fn ended(stage: Stage<'_>) -> Failure {
     let a = stage.pause(0, "held", "a");
     let next = stage.send(1, "");
     let process = stage.fleet.instances[0].process();
