@@ -12,12 +12,13 @@ use crate::demo::fleet::{Fleet, Servers};
 /// The lease of the fleet that this is shown on.
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// Brings about all three. The numbers of the items begin there.
+/// Brings about all four. The numbers of the items begin there.
 pub fn all(servers: &Servers, fleet: &mut Fleet, item: u64) -> Vec<Failure> {
     vec![
         dead(Stage::new(servers, fleet, item, "waiting")),
         long(&Stage::new(servers, fleet, item + 1, "fail-fast")),
         stopped(&Stage::new(servers, fleet, item + 2, "waiting")),
+        ended(Stage::new(servers, fleet, item + 3, "waiting")),
     ]
 }
 
@@ -71,5 +72,23 @@ fn stopped(stage: &Stage<'_>) -> Failure {
         done: "the process stands still for longer than the lease (`SIGSTOP`)",
         seen: "the next buyer has the lock; the late write is refused by its fence: 0 oversold"
             .to_owned(),
+    }
+}
+
+/// The holder's instance is told to end, as with every deployment: it finishes the sale and gives the lock back.
+fn ended(stage: Stage<'_>) -> Failure {
+    let a = stage.pause(0, "held", "a");
+    let next = stage.send(1, "");
+    let process = stage.fleet.instances[0].process();
+    process.signal(Signal::TERM);
+    assert_eq!(stage.go_on("a", a), StatusCode::OK);
+    stage.gone();
+    assert_eq!(stage.reply(next), Ok(StatusCode::OK));
+    stage.fleet.restart(0);
+    assert_eq!(stage.oversold(), 0);
+    Failure {
+        way: "Leasehold",
+        done: "the instance is told to end in the middle of a sale (`SIGTERM`)",
+        seen: "it finishes the sale, the next buyer has the lock: 0 oversold".to_owned(),
     }
 }

@@ -108,11 +108,17 @@ impl<'a> Stage<'a> {
         let sent = self.send(0, &format!("crash={at}"));
         let reply = self.reply(sent);
         assert!(reply.is_err(), "the process was to die: {reply:?}");
+        self.gone();
+        self.fleet.restart(0);
+    }
+
+    /// Waits until the process of the first instance is gone.
+    pub fn gone(&self) {
+        let process = self.fleet.instances[0].process();
         until("the process is gone", || {
-            let there = self.fleet.instances[0].process().is_running();
+            let there = process.is_running();
             (!there).then_some(()).ok_or("it is there".to_owned())
         });
-        self.fleet.restart(0);
     }
 
     /// Lets the expiry of the lock pass.
