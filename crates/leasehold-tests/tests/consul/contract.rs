@@ -69,10 +69,11 @@ mod shared {
         reentrant: reentrant_by_task, join_branches_are_one_task, reentrant_by_owner, reentrant_read_write;
         kinds: downgrade_lets_readers_in, multi_is_all_or_none, multi_never_deadlocks, run_ends_when_lost,
             min_hold_keeps_others_out, permits_out_of_range_are_refused, lock_within_gives_up;
-        striped: keys_have_their_stripe, a_store_refuses_late_writes, stock_adds_up;
-        election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good;
+        striped: keys_have_their_stripe, a_store_refuses_late_writes, stock_adds_up, stock_at_every_await;
+        election: one_leader_at_a_time, a_leader_that_lost_campaigns_again, a_campaign_ends_for_good, a_leader_shows_its_value,
+            a_loss_is_told_before_another_leads, a_lead_at_every_await;
         once: one_of_many_requests_does_the_work, a_failed_run_is_not_done, requests_meanwhile_and_late_notes,
-            a_duplicate_costs_one_round_trip, the_longest_time_is_kept;
+            a_duplicate_costs_one_round_trip, the_longest_time_is_kept, a_request_at_every_await;
         meeting: a_latch_opens_for_all_who_wait, a_latch_at_every_await, all_arrive_and_all_go, a_member_that_gives_up_breaks_it,
             a_dead_member_breaks_it, an_arrival_at_every_await;
         turns: grants_pass_from_task_to_task, turns_are_bounded_while_others_wait, turns_are_bounded_in_time,

@@ -68,7 +68,7 @@ async fn pipes_in_the_directory_hang_no_client() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("locks");
     let open = async || {
-        let engine = File::at(dir.clone(), Clock::boot()).expect("an engine");
+        let engine = File::new(&dir, Clock::boot()).expect("an engine");
         ConnectOptions::new().open(Arc::new(engine)).await
     };
     let client = open().await.expect("a session");

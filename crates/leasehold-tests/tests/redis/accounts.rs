@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::conformance::fresh_name;
-use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState};
+use leasehold::{Client, ConnectOptions, ErrorKind, Guard, GuardState, Ran};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::redis::Redis;
 
@@ -172,4 +172,36 @@ async fn a_password_in_the_place_of_the_user_is_refused_and_not_shown() {
         said.contains("redis://:PASSWORD@HOST") && !said.contains("hunter2"),
         "{said}"
     );
+}
+
+/// Values of a store are there for all who read keys, and say what those who write keys let them say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_that_reads_keys_sees_values_and_one_that_writes_them_forges_what_was_done() {
+    let server = Redis::start();
+    let mut reader = account(&server, "reader", "~lh:* +@read");
+    let mut writer = account(&server, "writer", "~lh:* +hset");
+    let client = client(&server).await;
+    let once = client.once("mail:7", Duration::from_secs(600));
+    let ran = once
+        .run(async |_| Ok::<_, leasehold::Error>("sent to 8"))
+        .await;
+    assert!(matches!(ran, Ok(Ran::Done(_))), "{ran:?}");
+    let keys = server.cli("--raw KEYS lh:{??}s*once:mail:7");
+    let key = keys.trim();
+    let value = redis::cmd("HGET").arg(key).arg("v").query(&mut reader);
+    let value: String = value.expect("allowed");
+    assert!(value.ends_with("sent to 8"), "{value}");
+    refused(&mut reader, &["HSET", key, "v", "x"]);
+    let forged = ["v", "done mallory\nnever"];
+    let set: i64 = redis::cmd("HSET")
+        .arg(key)
+        .arg(&forged)
+        .query(&mut writer)
+        .expect("allowed");
+    assert_eq!(set, 0, "no new field");
+    let ran = once.run(async |_| Ok::<_, leasehold::Error>("")).await;
+    match ran.expect("told") {
+        Ran::AlreadyDone(done) => assert_eq!(done.by, "mallory"),
+        other => panic!("{other:?}"),
+    }
 }

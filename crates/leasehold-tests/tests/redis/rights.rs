@@ -113,6 +113,39 @@ async fn the_documented_rights_are_enough() {
     );
 }
 
+/// The kinds that keep something need three commands more, which the documentation names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_of_a_store_are_enough() {
+    const LONG: Duration = Duration::from_secs(600);
+    let (server, rights) = (Redis::start(), "+eval +pexpire +persist");
+    assert!(
+        OWN.contains(&format!("`{rights}` for a [store]")),
+        "{rights}"
+    );
+    give_rights(&server, OWN);
+    let url = format!("redis://leasehold:secret@127.0.0.1:{}", server.port);
+    let client = client(&url).await;
+    let denied = client.stock("item", 2).take(1).await;
+    assert_eq!(denied.expect_err("no EVAL").kind(), ErrorKind::Denied);
+    let more = format!("ACL SETUSER leasehold {rights}");
+    assert_eq!(server.cli(&more).trim(), "OK");
+    let stock = client.stock("item", 2);
+    stock.refill(3).await.expect("allowed");
+    assert!(stock.take(1).await.expect("allowed"));
+    let once = client.once("mail:7", LONG).at_most_once();
+    let ran = once.run(async |_| Ok::<_, leasehold::Error>("")).await;
+    drop(ran.expect("allowed"));
+    once.forget().await.expect("allowed");
+    let left = client.latch("ready", 2).count_down().await;
+    assert_eq!(left.expect("allowed"), 1);
+    let _ = client.barrier("step", 1).arrive().await.expect("allowed");
+    let load = async || Ok::<_, leasehold::Error>(Some(5));
+    let value = client.cached("x").get_or_load(load).await;
+    assert_eq!(value.expect("allowed").as_deref(), Some(&5));
+    let leads = client.election("e").value("here").campaign().await;
+    drop(leads.expect("allowed"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoked_rights_are_told_before_another_client_gets_in() {
     let server = Redis::start();

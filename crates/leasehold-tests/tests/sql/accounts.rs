@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::engine::{Query, Sql, Url};
-use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name};
+use leasehold::{Client, ConnectOptions, ErrorKind, GuardState, Name, Ran, store};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::mariadb::MariaDb;
@@ -69,6 +69,33 @@ async fn all_of_it(url: &str) {
     engine.clean().await.expect("allowed");
 }
 
+/// Values of a store: an account that reads the tables sees them, and one that writes them says what was done.
+async fn values(app: &str, reader: &str) {
+    const LONG: Duration = Duration::from_secs(600);
+    let client = client(app).await;
+    let once = client.once("mail:7", LONG);
+    let ran = once
+        .run(async |_| Ok::<_, leasehold::Error>("sent to 8"))
+        .await;
+    assert!(matches!(ran, Ok(Ran::Done(_))), "{ran:?}");
+    client.stock("item", 2).refill(3).await.expect("allowed");
+    let key = Name::new("once:mail:7").expect("a name");
+    let (sees, writes) = (store::open(reader), store::open(app));
+    let (sees, writes) = (sees.expect("a store"), writes.expect("a store"));
+    let seen = sees.get(&key).await.expect("allowed").expect("there");
+    assert!(seen.value.ends_with(b"sent to 8"));
+    let denied = sees.put(&key, seen.fence, Some(b"x"), None).await;
+    assert_eq!(denied.expect_err("it reads").kind(), ErrorKind::Denied);
+    let forged = Some(&b"done mallory\nnever"[..]);
+    let put = writes.put(&key, seen.fence, forged, None).await;
+    assert!(put.expect("allowed").is_ok());
+    let ran = once.run(async |_| Ok::<_, leasehold::Error>("")).await;
+    match ran.expect("told") {
+        Ran::AlreadyDone(done) => assert_eq!(done.by, "mallory"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// An account that may only read sees the locks and changes nothing.
 async fn only_reads(owner: &str, reader: &str) {
     let holder = client(owner).await;
@@ -99,6 +126,7 @@ async fn the_least_rights_on_postgres_are_enough_and_a_reader_changes_nothing() 
     let app = as_role("app:secret@");
     all_of_it(&app).await;
     only_reads(&app, &as_role("reader@")).await;
+    values(&app, &as_role("reader@")).await;
     let statements = [
         "DELETE FROM locks.leasehold_line",
         "UPDATE locks.leasehold_claim SET fence = 1",
@@ -137,6 +165,7 @@ async fn the_least_rights_on_mariadb_are_enough_and_a_reader_changes_nothing() {
     let app = as_user("app:secret@");
     all_of_it(&app).await;
     only_reads(&app, &as_user("reader:secret@")).await;
+    values(&app, &as_user("reader:secret@")).await;
 }
 
 /// Statements are in the list of processes with the ids in them. They are of no use to an account that may not write.

@@ -10,6 +10,7 @@ mod effect;
 mod hazards;
 mod hostile;
 mod isolation;
+mod limits;
 mod lockers;
 mod lost;
 mod lost_answers;
