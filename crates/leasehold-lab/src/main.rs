@@ -72,7 +72,7 @@ enum Command {
     },
     /// Plant bugs in a copy of the source and see whether each is caught. Run it at the root of the source.
     Mutants {
-        /// Only those whose name contains this.
+        /// Only those whose name contains this, or one of these with commas between.
         #[arg(long)]
         only: Option<String>,
         /// Where the copy is built.

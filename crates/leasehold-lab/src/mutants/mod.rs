@@ -39,9 +39,10 @@ pub struct Mutant {
 pub fn run(source: &Path, into: &Path, only: Option<&str>) -> Outcome<bool> {
     let clock = Clock::boot();
     let start = clock.now();
-    let meant: Vec<_> = list::all()
-        .filter(|mutant| only.is_none_or(|only| mutant.name.contains(only)))
-        .collect();
+    let named = |mutant: &&Mutant| {
+        only.is_none_or(|only| only.split(',').any(|words| mutant.name.contains(words)))
+    };
+    let meant: Vec<_> = list::all().filter(named).collect();
     let scenarios: BTreeSet<_> = meant.iter().map(|mutant| mutant.scenario).collect();
     let copy = Copy::build(source, into, &scenarios)?;
     println!(
