@@ -4,12 +4,14 @@
 //! - [`lost_answers`]: every operation, cut at each of its messages.
 //! - [`overload`]: a server that says nothing while many tasks try.
 //! - [`runtimes`]: the runtime of a call, or of the client, ends.
+//! - [`vandal`]: another program that spoils the keys of one name.
 
 mod bed;
 pub mod edge;
 pub mod lost_answers;
 pub mod overload;
 pub mod runtimes;
+pub mod vandal;
 
 pub use self::bed::Bed;
 

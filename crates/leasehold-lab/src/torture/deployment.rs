@@ -46,7 +46,7 @@ const ENGINES: [Engine; 16] = [
     engine("mariadb", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper", served!(ServerKill ServerPause ClockStep), 800),
     engine("zookeeper-ensemble", served!(LeaderKill ServerPause), 800),
-    engine("etcd", served!(ServerKill ServerPause ClockStep), 1500),
+    engine("etcd", served!(ServerKill ServerPause), 1500),
     engine("etcd-cluster", served!(LeaderKill ServerPause), 1500),
     engine("consul", served!(ServerKill ServerPause), 800),
     engine("consul-shared", served!(ServerKill ServerPause), 800),

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::wall::Wall;
 use super::{Running, certificates::certificates, directory, free_port};
 use crate::poll::until;
 use crate::proxy::{Fate, Proxy};
@@ -25,7 +24,6 @@ pub struct Etcd {
     dir: TempDir,
     tls: bool,
     args: Vec<String>,
-    wall: Option<Wall>,
     running: Mutex<Option<Running>>,
 }
 
@@ -42,22 +40,31 @@ impl Etcd {
         Self::alone(dir, true).started()
     }
 
-    /// A server whose wall clock can be set.
-    pub fn with_clock() -> Self {
-        let mut server = Self::alone(directory(), false);
-        server.wall = Some(Wall::new(server.dir.path()));
-        server.started()
-    }
-
     /// A server whose logins are JSON web tokens: each is of one state of the users and their rights.
     ///
     /// # Panics
     /// If its secret cannot be written.
     pub fn with_web_tokens() -> Self {
+        Self::of_web_tokens("")
+    }
+
+    /// The same; a token ends after two seconds.
+    pub fn with_short_web_tokens() -> Self {
+        Self::of_web_tokens(",ttl=2s")
+    }
+
+    /// A server whose simple tokens end when they were not used for two seconds.
+    pub fn with_short_tokens() -> Self {
+        let mut server = Self::alone(directory(), false);
+        server.args.push("--auth-token-ttl=2".to_owned());
+        server.started()
+    }
+
+    fn of_web_tokens(more: &str) -> Self {
         let mut server = Self::alone(directory(), false);
         let secret = server.dir.path().join("secret");
         std::fs::write(&secret, "a secret of the tests").expect("written");
-        let tokens = format!("jwt,sign-method=HS256,priv-key={}", secret.display());
+        let tokens = format!("jwt,sign-method=HS256,priv-key={}{more}", secret.display());
         server.args.extend(["--auth-token".to_owned(), tokens]);
         server.started()
     }
@@ -103,7 +110,6 @@ impl Etcd {
             dir,
             tls,
             args,
-            wall: None,
             running: Mutex::default(),
         }
     }
@@ -119,22 +125,10 @@ impl Etcd {
     /// # Panics
     /// If it is not installed.
     pub fn restart(&self) {
-        let mut args = self
-            .wall
-            .as_ref()
-            .map(Wall::environment)
-            .unwrap_or_default();
         let etcd = program("etcd");
-        let found = Command::new(&etcd).arg("--version").output();
-        assert!(
-            found.is_ok(),
-            "etcd is not installed: run scripts/servers etcd"
-        );
-        args.push(etcd);
-        args.extend(self.args.iter().cloned());
         let mut running = self.running.lock().expect("no panic");
         *running = None;
-        *running = Some(Running::start("env", "etcd", self.dir.path(), &args));
+        *running = Some(Running::start(&etcd, "etcd", self.dir.path(), &self.args));
     }
 
     /// Waits until it answers, with a majority behind it.
@@ -161,14 +155,6 @@ impl Etcd {
     /// Lets it go on.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
-    }
-
-    /// Sets its wall clock so many seconds ahead of, or behind, ours.
-    ///
-    /// # Panics
-    /// If it has no clock of its own.
-    pub fn step(&self, seconds: i64) {
-        self.wall.as_ref().expect("a clock of its own").set(seconds);
     }
 
     fn signal(&self, signal: Signal) {

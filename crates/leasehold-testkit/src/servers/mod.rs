@@ -14,6 +14,7 @@ pub mod redis;
 pub mod redlock;
 pub mod stalling;
 pub mod wall;
+pub mod web;
 pub mod zookeeper;
 
 use std::io::{BufRead, BufReader, Write};

@@ -10,10 +10,19 @@ use leasehold_tests::Bed;
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn one() -> Bed {
+    below("shared")
+}
+
+/// The locks of `consul lock`.
+pub(crate) fn theirs() -> Bed {
+    below("theirs?layout=consul")
+}
+
+fn below(rest: &'static str) -> Bed {
     static SERVER: OnceLock<Consul> = OnceLock::new();
     let port = SERVER.get_or_init(Consul::start).port();
-    let mut bed = Bed::new(env!("CARGO_BIN_EXE_locker"), &[port], |ports| {
-        format!("consul://127.0.0.1:{}/shared", ports[0])
+    let mut bed = Bed::new(env!("CARGO_BIN_EXE_locker"), &[port], move |ports| {
+        format!("consul://127.0.0.1:{}/{rest}", ports[0])
     });
     bed.lease = LEASE;
     // A lease is the client's: the server ends the session when it gets to it.

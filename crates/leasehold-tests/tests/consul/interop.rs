@@ -172,6 +172,37 @@ async fn the_other_side_may_die() {
     third.signal(Signal::TERM);
 }
 
+/// A holder of permits dies: its permits go to the other side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_other_side_may_die_with_permits() {
+    let (client, mut first, mut second) = (ours().await, peer(), peer());
+    assert_eq!(first.ask("acquire dies 2"), "held");
+    let keys = server().ask("GET", "kv/dies/?keys", "").expect("keys");
+    let mut keys = keys.split('"').filter_map(|key| key.strip_prefix("dies/"));
+    let session = keys.find(|key| *key != ".lock").expect("its key");
+    let mine = client.semaphore("dies", 2).acquire().await.expect("free");
+    let semaphore = client.semaphore("dies", 2);
+    let waiter = tokio::spawn(async move { semaphore.acquire().await });
+    first.kill();
+    // As Consul does when the TTL is over.
+    let destroyed = server().ask("PUT", &format!("session/destroy/{session}"), "");
+    assert_eq!(destroyed.expect("destroyed"), "true");
+    let passed_on = waiter.await.expect("no panic").expect("granted");
+    drop((mine, passed_on));
+    let mut locker = locker();
+    eventually("both are free", async || {
+        match locker.ask("permits dies 2 2") {
+            held if held.starts_with("held") => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    second.say("acquire dies 2");
+    locker.kill();
+    assert_eq!(second.hear(), "held");
+    assert_eq!(second.ask("release dies"), "released");
+}
+
 /// An eviction takes a lock from Go's holder too, and it is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_of_the_others_is_seen_and_evicted() {

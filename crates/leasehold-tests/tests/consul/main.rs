@@ -1,6 +1,7 @@
 //! Consul: the contract, and its hazards.
 
 mod accounts;
+mod agents;
 mod beds;
 mod contract;
 mod edge;

@@ -306,6 +306,24 @@ async fn users_of_etcd_may_change_under_a_held_lock() {
     assert!(again.is_some(), "it was given back");
 }
 
+/// A token ends after two seconds, whether it is used or not (web tokens) or once it is not used (simple ones).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_etcd_that_run_out_are_renewed() {
+    let lease = std::time::Duration::from_secs(6);
+    for server in [Etcd::with_short_web_tokens(), Etcd::with_short_tokens()] {
+        guard(&server);
+        let client = connect(&server, APP, "locks/").await.expect("connected");
+        let mutex = client.mutex("steady").lease(lease);
+        let held = mutex.lock().await.expect("free");
+        // A heartbeat every two seconds: each finds that the token may have ended.
+        renewed(&held, 4).await;
+        let other = client.mutex("other").lock().await.expect("free");
+        assert_eq!(other.release().await.expect("released"), Released::Released);
+        assert_eq!(held.state(), State::Valid);
+        assert_eq!(held.release().await.expect("released"), Released::Released);
+    }
+}
+
 /// A client that has a login shows it again when logins are switched on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logins_of_etcd_may_be_switched_on_under_a_held_lock() {

@@ -1,4 +1,4 @@
-//! A member that was taken over: it sends more than a client has room for.
+//! A member that was taken over, and sends more than a client has room for; servers that are no members.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold::ErrorKind;
 use leasehold_testkit::servers::flood::Flood;
+use leasehold_testkit::servers::web::Web;
 
 const MIB: u64 = 1 << 20;
 
@@ -39,4 +40,24 @@ async fn an_answer_of_etcd_without_an_end_is_refused() {
         "{} bytes",
         server.read_at_least()
     );
+}
+
+/// The port for clients of an etcd with the v2 API alone, or for members, or of another server: all speak HTTP/1.1 or less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_no_etcd_is_told_from_one() {
+    for answer in [
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n",
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        "-ERR unknown command\r\n",
+    ] {
+        let server = Web::says(answer);
+        let url = format!("etcd://127.0.0.1:{}", server.port());
+        let error = leasehold::connect(&url).await.expect_err("no etcd");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("client ports, 2379 unless told otherwise"),
+            "{answer}: {said}"
+        );
+    }
 }

@@ -7,6 +7,7 @@ mod edge;
 mod hazards;
 mod hostile;
 mod interop;
+mod isolation;
 mod lost_answers;
 mod overload;
 mod runtimes;

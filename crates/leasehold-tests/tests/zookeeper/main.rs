@@ -6,6 +6,7 @@ mod contract;
 mod edge;
 mod hazards;
 mod interop;
+mod isolation;
 mod lost_answers;
 mod overload;
 mod runtimes;

@@ -2,12 +2,11 @@
 
 use leasehold_testkit::servers::etcd::{Cluster, Etcd};
 
-use super::{FaultKind, Servers, step};
+use super::{FaultKind, Servers};
 
-fn begin(server: &Etcd, kind: FaultKind, draw: u64) {
+fn begin(server: &Etcd, kind: FaultKind) {
     match kind {
         FaultKind::ServerPause => server.pause(),
-        FaultKind::ClockStep => server.step(step(draw)),
         _ => server.kill(),
     }
 }
@@ -15,19 +14,18 @@ fn begin(server: &Etcd, kind: FaultKind, draw: u64) {
 fn end(server: &Etcd, kind: FaultKind) {
     match kind {
         FaultKind::ServerPause => server.resume(),
-        FaultKind::ClockStep => server.step(0),
         _ => server.restart(),
     }
     server.ready();
 }
 
-/// One server, with a clock of its own.
+/// One server.
 #[derive(Debug)]
 pub(super) struct Alone(Etcd);
 
 impl Alone {
     pub(super) fn start() -> Self {
-        Self(Etcd::with_clock())
+        Self(Etcd::start())
     }
 }
 
@@ -40,8 +38,8 @@ impl Servers for Alone {
         vec![self.0.port()]
     }
 
-    fn begin(&mut self, kind: FaultKind, draw: u64) {
-        begin(&self.0, kind, draw);
+    fn begin(&mut self, kind: FaultKind, _: u64) {
+        begin(&self.0, kind);
     }
 
     fn end(&mut self, kind: FaultKind) {
@@ -79,7 +77,7 @@ impl Servers for Three {
             FaultKind::LeaderKill => self.servers.leads(),
             _ => draw as usize % self.servers.members.len(),
         };
-        begin(&self.servers.members[self.hit], kind, draw);
+        begin(&self.servers.members[self.hit], kind);
     }
 
     fn end(&mut self, kind: FaultKind) {

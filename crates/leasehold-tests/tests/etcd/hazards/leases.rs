@@ -182,25 +182,6 @@ async fn a_restart_keeps_what_is_held() {
     assert!(next.expect("granted").fence() > fence);
 }
 
-/// The wall clock of the server steps: leases are counted by another clock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_of_the_servers_clock_ends_no_lease() {
-    let server = Etcd::with_clock();
-    let (ours, other) = (client(&server.url()).await, client(&server.url()).await);
-    let guard = ours.mutex("s").lock().await.expect("free");
-    for seconds in [3_600, -3_600, 0] {
-        server.step(seconds);
-        let deadline = guard.deadline();
-        until("renewed", async || match guard.deadline() > deadline {
-            true => Ok(()),
-            false => Err(format!("{:?}", guard.state())),
-        })
-        .await;
-        assert!(other.mutex("s").try_lock().await.expect("a try").is_none());
-    }
-    assert_eq!(guard.release().await.expect("released"), Released::Released);
-}
-
 /// Hundreds wait, each behind one key, and a release wakes one of them: the server's work for a hand-over does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_waiters_is_no_herd() {

@@ -229,7 +229,7 @@ fn entries(body: &[u8]) -> Answer<Vec<Entry>> {
 
 /// The answer is not what Consul's API allows: a proxy or another server may have given it.
 pub(in crate::engines::consul) fn senseless() -> Trouble {
-    Trouble::Unknown("the answer is not one of Consul's API".to_owned())
+    Trouble::Unknown("the answer is not one of Consul's API: is this the HTTP port of Consul, 8500 unless told otherwise?".to_owned())
 }
 
 #[cfg(any(test, fuzzing))]

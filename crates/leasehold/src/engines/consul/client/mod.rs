@@ -190,7 +190,11 @@ impl Http {
                 Err(error) if error.message().is_some() && kept => {}
                 Err(error) => {
                     let before = error.message().is_some();
-                    let why = format!("the connection to Consul was lost: {}", error.error());
+                    let hint = match error.error().is_parse() {
+                        true => ": is this the HTTP port of Consul?",
+                        false => "",
+                    };
+                    let why = format!("the connection to Consul was lost: {}{hint}", error.error());
                     return Err(if before {
                         Lost::Before(why)
                     } else {

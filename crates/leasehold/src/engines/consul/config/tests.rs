@@ -65,6 +65,24 @@ fn a_token_may_be_in_a_file() {
 }
 
 #[test]
+fn certificates_of_the_environment_are_for_tls_where_the_url_has_none() {
+    let ca = ("CONSUL_CACERT", "/nowhere/ca");
+    let (cert, key) = (
+        ("CONSUL_CLIENT_CERT", "/nowhere/cert"),
+        ("CONSUL_CLIENT_KEY", "/nowhere/key"),
+    );
+    let refused = |url, env: &[_]| read(url, env).unwrap_err();
+    assert!(refused("consuls://h", &[ca]).contains("/nowhere/ca"));
+    assert!(refused("consuls://h?ca=/own", &[ca]).contains("/own"));
+    assert!(refused("consuls://h", &[cert, key]).contains("/nowhere/cert"));
+    assert!(refused("consuls://h?cert=/own&key=/own", &[cert, key]).contains("/own"));
+    for half in [cert, key] {
+        assert!(refused("consuls://h", &[half]).contains("come together"));
+    }
+    assert!(read("consul://h", &[ca, cert]).unwrap().tls.is_none());
+}
+
+#[test]
 fn refuses_what_it_does_not_know() {
     for (url, word) in [
         ("consul://h/a//b", "empty"),

@@ -336,9 +336,7 @@ async fn greet(
         .keep_alive_timeout(patience / 2)
         .keep_alive_while_idle(true);
     let greeted = builder.handshake(TokioIo::new(stream)).await;
-    let (pipe, connection) = greeted.map_err(|error| {
-        Trouble::Unknown(format!("{error}: is this the client port of an etcd?"))
-    })?;
+    let (pipe, connection) = greeted.map_err(|error| Trouble::Unknown(error.to_string()))?;
     drop(tokio::spawn(async move {
         let guard = lost.clone().drop_guard();
         tokio::select! {

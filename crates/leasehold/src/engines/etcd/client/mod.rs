@@ -219,7 +219,7 @@ impl Supervisor {
             }
         }
         Err(Trouble::Refused(format!(
-            "no member can be used: {}",
+            "no member can be used ({}): name the client ports, 2379 unless told otherwise, of members of etcd 3.4 or later",
             why.join("; ")
         )))
     }
