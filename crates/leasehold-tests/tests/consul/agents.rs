@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Name, Options, Released};
+use leasehold::{Client, ErrorKind, Name, ConnectOptions, Released};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::consul::Consul;
@@ -21,7 +21,7 @@ const BOTH: [&str; 2] = ["/odd", "/odd?layout=consul"];
 
 async fn client(port: u16, rest: &str) -> Client {
     let url = format!("consul://127.0.0.1:{port}{rest}");
-    let opened = Options::new().lease(3 * WAIT).connect(&url).await;
+    let opened = ConnectOptions::new().lease(3 * WAIT).connect(&url).await;
     opened.expect("connected")
 }
 

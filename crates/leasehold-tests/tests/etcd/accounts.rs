@@ -319,7 +319,7 @@ async fn tokens_of_etcd_that_run_out_are_renewed() {
         renewed(&held, 4).await;
         let other = client.mutex("other").lock().await.expect("free");
         assert_eq!(other.release().await.expect("released"), Released::Released);
-        assert_eq!(held.state(), State::Valid);
+        assert_eq!(held.state(), GuardState::Valid);
         assert_eq!(held.release().await.expect("released"), Released::Released);
     }
 }

@@ -21,7 +21,7 @@ fn damage(server: &Etcd, room: &str) {
 async fn spoiled(spoil: fn(&Etcd, &str)) {
     let server: &'static Etcd = Box::leak(Box::new(Etcd::start()));
     let url = Url::parse(&format!("{}?prefix=isolated/", server.url())).expect("a URL");
-    let mut subject = Subject::new(Engine::at(&url).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name: &str| {
         let room = format!("isolated/{name}/");
         let same = room.clone();

@@ -32,7 +32,7 @@ fn vandal(
 async fn spoiled<S: FnMut(&str) -> String + Send + 'static>(says: fn() -> S) {
     let server: &'static ZooKeeper = Box::leak(Box::new(ZooKeeper::start()));
     let url = Url::parse(&format!("{}/isolated", server.url())).expect("a URL");
-    let mut subject = Subject::new(Engine::at(&url).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name: &str| {
         vandal(server, format!("/isolated/{name}"), says())
     }));
