@@ -12,7 +12,7 @@ const PATH: &str = "/check/locks";
 
 fn subject(url: &str) -> Subject {
     let url = Url::parse(url).expect("a URL");
-    let engine = Engine::at(&url).expect("an engine").lease(LEASE);
+    let engine = Engine::from_url(&url).expect("an engine").lease(LEASE);
     let mut subject = Subject::new(engine);
     subject.lease = LEASE;
     subject
@@ -224,7 +224,7 @@ mod own {
     async fn a_client_that_closes_fails_no_look() {
         let url = Url::parse(&one().url()).expect("a URL");
         let engine: std::sync::Arc<dyn leasehold::engine::Engine> =
-            std::sync::Arc::new(Engine::at(&url).expect("an engine"));
+            std::sync::Arc::new(Engine::from_url(&url).expect("an engine"));
         let come_and_go = engine.clone();
         let others = tokio::spawn(async move {
             for _ in 0..100 {

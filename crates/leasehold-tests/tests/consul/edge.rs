@@ -8,7 +8,7 @@ use super::beds::{LEASE, one};
 async fn edge(ending: Ending) {
     let bed = one();
     let url = Url::parse(&bed.direct()).expect("a URL");
-    let engine = Engine::at(&url).expect("an engine").lease(LEASE);
+    let engine = Engine::from_url(&url).expect("an engine").lease(LEASE);
     passes_on(&bed, engine, ending).await;
 }
 

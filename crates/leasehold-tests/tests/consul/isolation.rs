@@ -21,7 +21,7 @@ fn deleted(server: &Consul, name: &str) {
 async fn of_a_name_whose_keys_are_deleted() {
     let server: &'static Consul = Box::leak(Box::new(Consul::start()));
     let url = Url::parse(&format!("{}/isolated", server.url())).expect("a URL");
-    let mut subject = Subject::new(Engine::at(&url).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url).expect("an engine"));
     subject.spoil = Some(Spoil::new(move |name: &str| deleted(server, name)));
     subject.lease = leasehold_tests::ISOLATED;
     one_bad_name_costs_no_other(&subject).await;

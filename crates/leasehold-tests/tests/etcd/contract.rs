@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// One server for all checks, an engine of its own for each: every test has a runtime of its own.
 fn subject(url: &str) -> Subject {
     let url = Url::parse(url).expect("a URL");
-    let engine = Engine::at(&url).expect("an engine").lease(LEASE);
+    let engine = Engine::from_url(&url).expect("an engine").lease(LEASE);
     let mut subject = Subject::new(engine);
     subject.lease = LEASE;
     subject

@@ -10,7 +10,7 @@ use leasehold_testkit::servers::redis::{Cluster, Redis};
 const LEASE: Duration = Duration::from_millis(900);
 
 fn subject(url: &str) -> Subject {
-    Subject::new(Engine::new(&Url::parse(url).expect("a URL")).expect("an engine"))
+    Subject::new(Engine::from_url(&Url::parse(url).expect("a URL")).expect("an engine"))
 }
 
 /// Makes a value of another program of each key below the prefix that ends so.

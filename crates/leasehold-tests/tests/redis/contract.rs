@@ -9,7 +9,7 @@ use leasehold_testkit::servers::redis::{Cluster, Redis, Sentinels};
 /// One server for all checks, an engine of its own for each: every test has a runtime of its own.
 fn engine(url: &str) -> Engine {
     let url = Url::parse(url).expect("a URL");
-    Engine::new(&url).expect("an engine")
+    Engine::from_url(&url).expect("an engine")
 }
 
 /// An engine and a store on the same server.

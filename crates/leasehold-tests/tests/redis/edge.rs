@@ -12,7 +12,12 @@ fn url(bed: &Bed) -> Url {
 
 async fn own(ending: Ending) {
     let bed = beds::own();
-    passes_on(&bed, Engine::new(&url(&bed)).expect("an engine"), ending).await;
+    passes_on(
+        &bed,
+        Engine::from_url(&url(&bed)).expect("an engine"),
+        ending,
+    )
+    .await;
 }
 
 async fn redisson(ending: Ending) {

@@ -33,7 +33,7 @@ impl Scene {
         let spy = spy.expect("a URL").get_connection().expect("connected");
         let url = format!("{}?{options}", server.url());
         let connected = ConnectOptions::new().lease(LEASE).connect(&url).await;
-        let engine = Engine::new(&Url::parse(&url).expect("a URL")).expect("an engine");
+        let engine = Engine::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
         Self {
             server,
             client: connected.expect("connected"),

@@ -18,7 +18,7 @@ async fn client_for(url: &str, lease: Duration) -> Client {
 }
 
 fn subject(url: &str) -> Subject {
-    Subject::new(Engine::new(&Url::parse(url).expect("a URL")).expect("an engine"))
+    Subject::new(Engine::from_url(&Url::parse(url).expect("a URL")).expect("an engine"))
 }
 
 async fn lost(guard: &Guard, within: Duration) -> String {
@@ -345,7 +345,7 @@ async fn idle_names_leave_nothing_behind() {
         let _ = guard.release().await.expect("released");
     }
     // A holder that dies without a word: no client comes after it, and still nothing is left.
-    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let engine = Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
     let dead = ConnectOptions::new()
         .lease(LEASE)
         .open(std::sync::Arc::new(engine))

@@ -55,7 +55,7 @@ impl Drop for Silent {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_another_type() {
     let server = server();
-    let mut subject = Subject::new(Engine::new(&url(&server.url())).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url(&server.url())).expect("an engine"));
     let spoil = move |name: &str| Foreign::new(server, &format!("lh:{{??}}:{name}"));
     subject.spoil = Some(Spoil::new(spoil));
     subject.lease = leasehold_tests::ISOLATED;
@@ -97,7 +97,7 @@ fn member(name: &str) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_master_of_a_cluster() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start()));
-    let mut subject = Subject::new(Engine::new(&url(&cluster.url())).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url(&cluster.url())).expect("an engine"));
     let spoil = Spoil::new(|name| Silent::new(&cluster.nodes[member(name)]));
     let spares = |bad: &str, other: &str| member(bad) != member(other);
     subject.spoil = Some(spoil.sparing(spares));

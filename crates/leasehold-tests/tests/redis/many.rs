@@ -18,7 +18,7 @@ const MANY: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(120);
 
 async fn session(server: &Redis) -> (Arc<dyn Session>, Receiver<Event>) {
-    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let engine = Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
     let (tell, told) = channel();
     let inbox = Inbox::new(move |event| drop(tell.send(event)));
     let opened = engine.open(&Identity::of_this_process(), inbox).await;
@@ -219,7 +219,7 @@ async fn a_crowd_of_readers_is_granted_in_pieces_and_shown_in_pages() {
         .map(|_| reader("x", Mode::Read, LEASE))
         .collect();
     claim_all(&session, &readers).await;
-    let engine = Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
+    let engine = Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("an engine");
     for query in [Query::all(), Query::name(writer.name.clone())] {
         let lines = engine.inspect(&query).await.expect("shown");
         let counts = (lines[0].holders.len(), lines[0].waiters.len());

@@ -20,7 +20,7 @@ async fn client(cluster: &Cluster) -> Client {
 
 fn subject(cluster: &Cluster) -> Subject {
     let url = Url::parse(&cluster.url()).expect("a URL");
-    let mut subject = Subject::new(Engine::new(&url).expect("an engine"));
+    let mut subject = Subject::new(Engine::from_url(&url).expect("an engine"));
     subject.patience = Duration::from_secs(60);
     subject
 }

@@ -20,7 +20,7 @@ fn server() -> &'static Redis {
 }
 
 fn subject() -> Subject {
-    Subject::new(Engine::new(&Url::parse(&server().url()).expect("a URL")).expect("an engine"))
+    Subject::new(Engine::from_url(&Url::parse(&server().url()).expect("a URL")).expect("an engine"))
 }
 
 async fn connect(port: u16) -> Result<Client> {

@@ -153,7 +153,7 @@ async fn a_login_that_changes_is_asked_for_again() {
     ];
     let kill_listeners = ["-a", "second", "CLIENT", "KILL", "TYPE", "pubsub"];
     let said = [server.cli_args(&kill), server.cli_args(&kill_listeners)];
-    let s = Subject::new(Engine::new(&url).expect("an engine"));
+    let s = Subject::new(Engine::from_url(&url).expect("an engine"));
     let guard = s.eventually("let in again", async || {
         let guard = client
             .mutex("y")
@@ -192,7 +192,8 @@ async fn an_idle_connection_is_asked_and_one_that_was_cut_is_made_again() {
     let proxy = Proxy::before(server.port);
     let url = format!("redis://127.0.0.1:{}?timeout=200", proxy.port);
     let _client = leasehold::connect(&url).await.expect("connected");
-    let s = Subject::new(Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("one"));
+    let s =
+        Subject::new(Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("one"));
     let count = async |what, seen: &dyn Fn() -> u64, least| {
         s.eventually(what, async || match seen() {
             enough if enough >= least => Ok(()),
@@ -220,7 +221,9 @@ async fn a_claim_whose_connection_was_cut_is_asked_for_again() {
             let (client, name) = (client.clone(), name.clone());
             async move { client.mutex(&name).try_lock().await }
         });
-        let s = Subject::new(Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("one"));
+        let s = Subject::new(
+            Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("one"),
+        );
         s.eventually("another connection is made", async || {
             let now = proxy.connections();
             (now > before).then_some(()).ok_or(format!("{now}"))
@@ -236,7 +239,8 @@ async fn a_claim_whose_connection_was_cut_is_asked_for_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_connection_ends_the_old_one_at_the_server() {
     let server = Redis::start();
-    let s = Subject::new(Engine::new(&Url::parse(&server.url()).expect("a URL")).expect("one"));
+    let s =
+        Subject::new(Engine::from_url(&Url::parse(&server.url()).expect("a URL")).expect("one"));
     let url = format!("{}?timeout=200", server.url());
     let client = leasehold::connect(&url).await.expect("connected");
     let list = server.cli("CLIENT LIST");

@@ -23,7 +23,7 @@ fn subject(url: &str) -> Subject {
         _ if url.contains("=redisson") => {
             Subject::new(Redisson::from_url(&parsed).expect("an engine"))
         }
-        _ => Subject::new(Own::new(&parsed).expect("an engine")),
+        _ => Subject::new(Own::from_url(&parsed).expect("an engine")),
     }
 }
 

@@ -18,7 +18,7 @@ async fn client(url: &str, lease: Duration) -> Client {
 
 fn subject(url: &str) -> Subject {
     let mut subject =
-        Subject::new(Engine::new(&Url::parse(url).expect("a URL")).expect("an engine"));
+        Subject::new(Engine::from_url(&Url::parse(url).expect("a URL")).expect("an engine"));
     subject.patience = PATIENCE;
     subject
 }

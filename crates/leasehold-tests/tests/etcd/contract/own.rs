@@ -207,6 +207,6 @@ async fn foreign_keys_break_no_look_at_etcd() {
 #[test]
 fn an_option_that_is_not_known_is_refused() {
     let url = Url::parse("etcd://h?prefx=x").expect("a URL");
-    let refused = Engine::at(&url).expect_err("no such option");
+    let refused = Engine::from_url(&url).expect_err("no such option");
     assert!(refused.to_string().contains("prefix"), "{refused}");
 }

@@ -35,7 +35,7 @@ impl Bench {
         let server = Etcd::start();
         let proxy = Proxy::before(server.port());
         let url = format!("etcd://127.0.0.1:{}?prefix=locks/", proxy.port);
-        let engine = EtcdEngine::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+        let engine = EtcdEngine::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
         let engine = engine.lease(LONG);
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();

@@ -16,7 +16,7 @@ fn engine(options: &str) -> Engine {
 
 fn engine_at(url: &str) -> Engine {
     let url = Url::parse(url).expect("a URL");
-    Engine::new(&url).expect("an engine")
+    Engine::from_url(&url).expect("an engine")
 }
 
 macro_rules! redisson_tests {
@@ -89,7 +89,7 @@ mod sentinel {
 #[test]
 fn a_cluster_is_refused() {
     let url = Url::parse("redis+cluster://127.0.0.1:1?layout=redisson").expect("a URL");
-    let refused = Engine::new(&url).expect_err("not for a cluster");
+    let refused = Engine::from_url(&url).expect_err("not for a cluster");
     assert!(
         refused.to_string().contains("not for a Cluster"),
         "{refused}"

@@ -35,7 +35,7 @@ impl Bench {
         let server = ZooKeeper::start();
         let proxy = Proxy::before(server.port());
         let url = format!("zookeeper://127.0.0.1:{}/locks", proxy.port);
-        let engine = ZkEngine::at(&Url::parse(&url).expect("a URL")).expect("an engine");
+        let engine = ZkEngine::from_url(&Url::parse(&url).expect("a URL")).expect("an engine");
         let engine = engine.lease(LONG);
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
