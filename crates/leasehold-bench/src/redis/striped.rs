@@ -39,7 +39,7 @@ pub(crate) fn beside_one(settings: &Settings) -> Outcome<()> {
 /// How many turns all lockers together have in a second, each with its lock.
 async fn turns(locks: Vec<Mutex>) -> Outcome<f64> {
     let start = Watch::start();
-    let mut tasks = JoinSet::new();
+    let mut tasks = JoinSet::<leasehold::Result<u32>>::new();
     for lock in locks {
         let _ = tasks.spawn(async move {
             let mut turns = 0_u32;
@@ -49,7 +49,7 @@ async fn turns(locks: Vec<Mutex>) -> Outcome<f64> {
                 let _ = guard.release().await?;
                 turns += 1;
             }
-            leasehold::Result::Ok(turns)
+            Ok(turns)
         });
     }
     let mut all = 0;
