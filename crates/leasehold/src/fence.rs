@@ -170,6 +170,12 @@ mod tests {
     }
 
     #[test]
+    fn a_signed_column_gets_the_same_number() {
+        assert_eq!(Fence::new(7).as_i64(), 7);
+        assert_eq!(Fence::new(i64::MAX as u64).as_i64(), i64::MAX);
+    }
+
+    #[test]
     fn a_fence_from_outside_has_a_bound() {
         assert_eq!(Fence::bounded(7, 7), Some(Fence::new(7)));
         assert_eq!(Fence::bounded(8, 7), None);
