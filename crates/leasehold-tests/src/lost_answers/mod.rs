@@ -36,9 +36,9 @@ pub async fn are_told(mut bed: Bed) {
     bed.lease *= 2;
     let bed: &'static Bed = Box::leak(Box::new(bed));
     let direct = bed.client().await;
-    let shared = direct.guarantees().shared;
+    let readers = direct.guarantees().readers;
     let operations = Operation::ALL.into_iter();
-    let operations = operations.filter(|operation| shared || *operation != Operation::Downgrade);
+    let operations = operations.filter(|operation| readers || *operation != Operation::Downgrade);
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut trials = JoinSet::new();
     for operation in operations {

@@ -1,18 +1,15 @@
-//! Agents that say odd things: an index that goes back, no leader; and servers that are no agents.
+//! Agents that have no leader, and servers that are no agents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::engine::{Clock, Query};
-use leasehold::{Client, ErrorKind, Name, ConnectOptions, Released};
+use leasehold::engine::Query;
+use leasehold::{Client, ConnectOptions, ErrorKind, Name, Released};
 use leasehold_testkit::poll::eventually;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::servers::consul::Consul;
 use leasehold_testkit::servers::web::Web;
-
-/// How far ahead of the server's an index is.
-const AHEAD: u64 = 1_000_000;
 
 /// A request that waits for a change is answered after this, whatever happens.
 const WAIT: Duration = Duration::from_secs(11);
@@ -23,16 +20,6 @@ async fn client(port: u16, rest: &str) -> Client {
     let url = format!("consul://127.0.0.1:{port}{rest}");
     let opened = ConnectOptions::new().lease(3 * WAIT).connect(&url).await;
     opened.expect("connected")
-}
-
-/// Changes the number after these words in a head.
-fn moved(head: &str, words: &str, by: impl Fn(u64) -> u64) -> String {
-    let Some(at) = head.find(words).map(|at| at + words.len()) else {
-        return head.to_owned();
-    };
-    let digits = head[at..].bytes().take_while(u8::is_ascii_digit).count();
-    let number = head[at..at + digits].parse().map_or(0, by);
-    format!("{}{number}{}", &head[..at], &head[at + digits..])
 }
 
 /// The other client has the lock, and ours waits for it.
@@ -55,45 +42,6 @@ async fn waits(
     })
     .await;
     waiter
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_that_goes_back_is_that_of_another_history() {
-    let server = Consul::start();
-    for rest in BOTH {
-        let ahead = Arc::new(AtomicU64::new(AHEAD));
-        let (asks, says) = (ahead.clone(), ahead.clone());
-        let agent = Web::before(
-            server.port(),
-            move |head| {
-                let ahead = asks.load(Ordering::SeqCst);
-                moved(head, "index=", |index| index.saturating_sub(ahead))
-            },
-            move |head| {
-                let ahead = says.load(Ordering::SeqCst);
-                moved(head, "X-Consul-Index: ", |index| index + ahead)
-            },
-        );
-        let (ours, other) = (
-            client(agent.port(), rest).await,
-            client(server.port(), rest).await,
-        );
-        for round in 0..3 {
-            let held = other.mutex("back").lock().await.expect("free");
-            let waiter = waits(&ours, "back").await;
-            if round == 1 {
-                ahead.store(0, Ordering::SeqCst);
-            }
-            let (clock, begun) = (Clock::boot(), Clock::boot().now());
-            assert_eq!(held.release().await.expect("released"), Released::Released);
-            let granted = tokio::time::timeout(2 * WAIT, waiter).await;
-            let granted = granted.expect("granted in time").expect("no panic");
-            let took = Duration::from_micros(clock.now() - begun);
-            assert!(round < 2 || took < WAIT / 2, "{rest}: still after {took:?}");
-            let released = granted.expect("granted").release().await;
-            assert_eq!(released.expect("released"), Released::Released);
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,3 +6,8 @@ use leasehold_tests::lost_answers::are_told;
 async fn are_true() {
     are_told(super::beds::one()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn are_true_of_consuls_own_locks() {
+    are_told(super::beds::theirs()).await;
+}

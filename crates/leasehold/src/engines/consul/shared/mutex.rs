@@ -57,6 +57,7 @@ impl SharedServer {
                     .own
                     .again(|| self.own.http.key_after(key, None))
                     .await?;
+                let number = entry.as_ref().map(|entry| entry.modified);
                 if let Some(entry) = &entry {
                     if !self.check_mutex(entry).await? {
                         continue;
@@ -66,7 +67,7 @@ impl SharedServer {
                 self.end_unless(key, &holder, index);
                 if ours.is_some() && holder == self.own.lease.id {
                     // No claim has it: none of this session is before this one. What is left of one is deleted.
-                    let _ = self.delete_key(key, &holder).await?;
+                    let _ = self.delete_key(key, &holder, number).await?;
                     continue;
                 }
                 if let (true, Some(place)) = (holder.is_empty(), &ours) {
@@ -282,24 +283,51 @@ impl SharedServer {
         }
         let left = match place.phase {
             Phase::Waits => true,
-            _ => self.delete_key(key, session).await?,
+            _ => self.delete_key(key, session, place.number()).await?,
         };
         self.hall.remove(key, place.claim);
         Ok(left)
     }
 
-    /// Deletes a key if this session has it.
-    pub(super) async fn delete_key(&self, key: &str, session: &str) -> Result<bool, Fail> {
-        let (mut tries, ops) = (0, [Op::CheckSession(key, session), Op::Delete(key)]);
-        let deleted = self.own.again(|| {
-            tries += 1;
-            self.own.http.txn(&ops)
-        });
-        match deleted.await {
-            Ok(_) => Ok(true),
+    /// Deletes a key if this session has it since the change with this number, if that is known. When the answer is lost,
+    /// another claim of the session may have the key by the time of the next request.
+    pub(super) async fn delete_key(
+        &self,
+        key: &str,
+        session: &str,
+        number: Option<u64>,
+    ) -> Result<bool, Fail> {
+        let (own, mut sent, mut modified) = (&self.own, false, number);
+        loop {
+            let delete = match modified {
+                Some(modified) => Op::DeleteCas(key, modified),
+                None => Op::Delete(key),
+            };
+            let (mut tries, ops) = (0, [Op::CheckSession(key, session), delete]);
+            let deleted = own.again(|| {
+                tries += 1;
+                own.http.txn(&ops)
+            });
+            let deleted = deleted.await;
             // The request whose answer was lost may have deleted it.
-            Err(Trouble::Failed(..)) => Ok(tries > 1),
-            Err(trouble) => Err(trouble.into()),
+            sent |= tries > 1;
+            match deleted {
+                Ok(_) => return Ok(true),
+                Err(Trouble::Failed(1, _)) => {
+                    // Another program may have written a value; a key that was made since is of another claim.
+                    let entry = own.again(|| own.http.key(key)).await?;
+                    let same = entry.filter(|entry| {
+                        entry.session == session
+                            && number.is_none_or(|number| entry.created <= number)
+                    });
+                    match same {
+                        Some(entry) => modified = Some(entry.modified),
+                        None => return Ok(sent),
+                    }
+                }
+                Err(Trouble::Failed(..)) => return Ok(sent),
+                Err(trouble) => return Err(trouble.into()),
+            }
         }
     }
 

@@ -316,7 +316,7 @@ impl SharedServer {
                 .iter()
                 .map(|slot| slot.lease.id.clone())
                 .collect();
-            left = self.take_out(dir, &sessions).await?;
+            left = self.take_out(dir, &sessions, None).await?;
         }
         self.hall.remove(dir, place.claim);
         let alive = place
@@ -327,8 +327,14 @@ impl SharedServer {
         Ok(left)
     }
 
-    /// Takes sessions out of `.lock`, and deletes their keys. The last one deletes `.lock` as well.
-    pub(super) async fn take_out(&self, dir: &str, sessions: &[String]) -> Result<bool, Fail> {
+    /// Takes sessions out of `.lock`, and deletes their keys, if these are of the change with this number or none is given: a
+    /// session may have another permit by then. The last one deletes `.lock` as well.
+    pub(super) async fn take_out(
+        &self,
+        dir: &str,
+        sessions: &[String],
+        number: Option<u64>,
+    ) -> Result<bool, Fail> {
         let (lock, mut sent) = (format!("{dir}{DOT_LOCK}"), false);
         loop {
             let now = match self.permits_now(dir).await {
@@ -336,9 +342,10 @@ impl SharedServer {
                 Err(Fail::Refused(ErrorKind::Conflict, _)) => return Ok(sent),
                 now => now?,
             };
+            let same = |entry: &Entry| number.is_none_or(|number| entry.modified == number);
             let there = sessions
                 .iter()
-                .filter(|session| now.contender(dir, session).is_some());
+                .filter(|session| now.contender(dir, session).is_some_and(same));
             let keys: Vec<_> = there.map(|session| format!("{dir}{session}")).collect();
             if keys.is_empty() {
                 return Ok(sent);

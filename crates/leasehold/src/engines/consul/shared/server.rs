@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::super::client::Http;
+use super::super::client::kv::Entry;
 use super::super::client::trouble::Trouble;
 use super::super::names::node_name;
 use super::super::server::ConsulServer;
@@ -47,6 +48,11 @@ pub(super) fn node(name: &str, order: i64, claim: Option<ClaimId>) -> Node {
         claim,
         weight: 1,
     }
+}
+
+/// The name of a holder that is looked at: its session, and the number of the change, for a session may hold again later.
+fn holder(entry: &Entry) -> String {
+    format!("{}@{}", entry.session, entry.modified)
 }
 
 /// The refusal of a key that is none of a lock's.
@@ -269,11 +275,15 @@ impl Server for SharedServer {
             Some(place) => self.leave(at, &place).await,
             None if u128::from_str_radix(name, 16).is_ok() => Ok(false),
             // An eviction, of the session that has it.
-            None => match room(at) {
-                Room::Mutex => self.delete_key(at, name).await,
-                Room::Permits => self.take_out(at, &[name.to_owned()]).await,
-                Room::Queue => Ok(false),
-            },
+            None => {
+                let (session, number) = name.rsplit_once('@').unwrap_or((name, ""));
+                let number = number.parse().ok();
+                match room(at) {
+                    Room::Mutex => self.delete_key(at, session, number).await,
+                    Room::Permits => self.take_out(at, &[session.to_owned()], number).await,
+                    Room::Queue => Ok(false),
+                }
+            }
         }
     }
 
@@ -296,7 +306,7 @@ impl Server for SharedServer {
                     .filter(|entry| entry.flags == super::layout::LOCK);
                 if let Some(entry) = held.filter(|entry| !entry.session.is_empty()) {
                     seen.push(stored(
-                        node(&entry.session, 0, None),
+                        node(&holder(entry), 0, None),
                         &entry.value,
                         entry.modified,
                     )?);
@@ -317,7 +327,7 @@ impl Server for SharedServer {
                     };
                     let node = Node {
                         kind: Kind::Permit,
-                        ..node(session, 0, None)
+                        ..node(&holder(entry), 0, None)
                     };
                     seen.push(stored(node, &entry.value, entry.modified)?);
                 }
