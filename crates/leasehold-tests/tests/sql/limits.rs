@@ -8,7 +8,12 @@ use leasehold_testkit::poll::eventually;
 use leasehold_testkit::servers::postgres::Postgres;
 
 /// A holder, a waiter, and 19,998 copies of the waiter's row: the next claim is refused, and a try is told that it is busy.
-async fn has_an_end(url: &str, numbers: &str, id: &str, sql: impl Fn(&str) -> String) {
+async fn has_an_end(
+    url: &str,
+    numbers: &str,
+    id: &str,
+    sql: impl Fn(&str) -> String + Send + Sync,
+) {
     let lease = Duration::from_secs(60);
     let connect = async || ConnectOptions::new().lease(lease).connect(url).await;
     let (holder, waiter, late) = (connect().await, connect().await, connect().await);
