@@ -130,5 +130,5 @@ fn certificates_may_be_in_the_environment() {
     let said = locker("CONSUL_CACERT").hear();
     assert!(said.contains("invalid peer certificate"), "{said}");
     let said = locker("CONSUL_CLIENT_KEY").hear();
-    assert!(said.contains("come together"), "{said}");
+    assert!(said.contains("are a pair"), "{said}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::engine::Query;
 use leasehold::{ConnectOptions, ErrorKind, Name};
 use leasehold_testkit::poll::eventually;
+use leasehold_testkit::servers::mariadb::MariaDb;
 use leasehold_testkit::servers::postgres::Postgres;
 
 /// A holder, a waiter, and 19,998 copies of the waiter's row: the next claim is refused, and a try is told that it is busy.
@@ -57,4 +58,15 @@ async fn a_line_of_postgres_has_an_end() {
     let numbers = "generate_series(1, 19998) AS numbers(n)";
     let id = "decode(md5(n::text), 'hex')";
     has_an_end(&server.url(), numbers, id, |text| server.sql(text)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_mariadb_has_an_end() {
+    let server = MariaDb::start();
+    let numbers = "(SELECT seq AS n FROM seq_1_to_19998) AS numbers";
+    let id = "UNHEX(MD5(n))";
+    has_an_end(&server.url(), numbers, id, |text| {
+        server.sql(&format!("USE lab; {text}"))
+    })
+    .await;
 }

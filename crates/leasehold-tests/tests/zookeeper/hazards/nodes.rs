@@ -213,3 +213,28 @@ async fn foreign_nodes_break_no_look_at_zookeeper() {
     assert_eq!(mine.expect("shown").holders[0].fence, Some(guard.fence()));
     assert_eq!(guard.release().await.expect("released"), Released::Released);
 }
+
+/// Nodes of another program fill a line: the next claim is refused and leaves no node. A list of so many is longer than a client of
+/// ZooKeeper takes unless it is told to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_zookeeper_has_an_end() {
+    let server = ZooKeeper::start();
+    let roomy = format!("{}/locks?jute.maxbuffer=4194304", server.url());
+    let ours = ConnectOptions::new().lease(LONG).connect(&roomy).await;
+    let ours = ours.expect("connected");
+    let other = patient(&server.url(), LONG).await;
+    let mut kazoo = Process::start(python("kazoo").args([&server.address(), "30"]));
+    assert_eq!(kazoo.hear(), "ready");
+    for node in 1..=20_000 {
+        let path = format!("/locks/x/_c_{node:08x}-0000-0000-0000-000000000000-lock-{node:010}");
+        assert_eq!(kazoo.ask(&format!("put {path} 00")), "put", "{path}");
+    }
+    let refused = ours.mutex("x").lock().await.expect_err("one too many");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().contains("20000 claims"), "{refused}");
+    let busy = ours.mutex("x").try_lock().await.expect("an answer");
+    assert!(busy.is_none());
+    let refused = other.mutex("x").lock().await.expect_err("a long list");
+    assert!(refused.to_string().contains("jute.maxbuffer"), "{refused}");
+    drop(other.mutex("y").lock().await.expect("another name is free"));
+}

@@ -251,7 +251,7 @@ fn tls(params: &mut Params, wanted: bool, env: Env<'_>) -> Result<Option<Tls>, S
     let own = match (&cert, &key) {
         (Some(cert), Some(key)) => Some((Path::new(cert), Path::new(key))),
         (None, None) => None,
-        _ => return Err("a certificate and its key come together: cert and key".to_owned()),
+        _ => return Err("cert and key are a pair: give both, or neither".to_owned()),
     };
     Tls::new(ca.as_deref().map(Path::new), own).map(Some)
 }

@@ -98,7 +98,7 @@ impl Election {
 
     /// Campaigns, does the work while it leads, and resigns when the work returns. A leader that loses its term campaigns again,
     /// and the work begins anew with the next term; so it does while the engine cannot be reached, with longer and longer pauses.
-    /// A [shutdown](Client::shutdown) waits for the work: let it return when it is [asked](Leadership::asked) to.
+    /// A [shutdown](Client::shutdown) waits for the work: let it return when it is [asked](Leadership::release_requested) to.
     ///
     /// # Ordering
     /// First come, first served. When the term is lost the work's future is dropped where it stands, before another can lead.

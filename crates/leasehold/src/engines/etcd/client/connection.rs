@@ -27,7 +27,7 @@ use tonic::metadata::AsciiMetadataValue;
 use tower_service::Service;
 
 use super::codec::Small;
-use super::error::{Answer, Trouble};
+use super::error::{Answer, CUT, Trouble};
 use super::proto::{
     Authenticate, Lease, LeaseId, RangeRequest, RangeResponse, Token, TxnRequest, TxnResponse,
     WatchRequest, WatchResponse,
@@ -211,7 +211,7 @@ impl Connection {
     async fn within_patience<T: Send>(&self, asked: impl Future<Output = T> + Send) -> Answer<T> {
         tokio::select! {
             answer = asked => Ok(answer),
-            () = self.lost.cancelled() => Err(Trouble::Unknown("the connection was lost".to_owned())),
+            () = self.lost.cancelled() => Err(Trouble::Unknown(CUT.to_owned())),
             () = tokio::time::sleep(self.patience) => {
                 self.give_up("no answer");
                 Err(Trouble::Unknown(format!("no answer within {:?}", self.patience)))
@@ -246,7 +246,7 @@ impl Connection {
             let _ = self.beating.send(LeaseId { id });
         }
         let answer = self.within_patience(told).await?;
-        answer.map_err(|_| Trouble::Unknown("the connection was lost".to_owned()))
+        answer.map_err(|_| Trouble::Unknown(CUT.to_owned()))
     }
 
     /// Begins a stream of requests and answers. A member without a leader ends it, and so the connection.

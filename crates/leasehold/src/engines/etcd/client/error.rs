@@ -6,6 +6,8 @@ use tonic::{Code, Status};
 
 pub(in crate::engines::etcd) type Answer<T> = Result<T, Trouble>;
 
+pub(super) const CUT: &str = "the connection was lost";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::engines::etcd) enum Trouble {
     /// The connection, or the member behind it, is of no use now. The request may have been done.
@@ -35,6 +37,8 @@ impl From<Status> for Trouble {
     fn from(status: Status) -> Self {
         let said = match status.message() {
             "" => status.code().description().to_owned(),
+            // Whichever is seen first, the end of the connection or that of a request on it.
+            "http2 error" => CUT.to_owned(),
             said => said.to_owned(),
         };
         match status.code() {
