@@ -178,14 +178,20 @@ pub(super) fn ahead_of(line: &Line, claim: ClaimId, me: SessionId) -> Sessions {
     sessions.filter(|session| *session != me).collect()
 }
 
-/// How long an operation comes again to lines that are busy.
+/// How long an operation comes again to lines that are busy, and how soon.
 #[derive(Default)]
 pub(super) struct Patience {
     give_up: Option<Micros>,
+    pause: Duration,
 }
 
 /// Longer than any work on a line takes.
 const PATIENCE: Micros = 10_000_000;
+
+/// Work on a line takes microseconds. A line that is still busy after a few looks is stuck, and the looks of all who wait
+/// for it must not cost other lines the processor.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 impl Patience {
     /// Waits a moment; an error once it has been too long. Nothing has happened then.
@@ -197,7 +203,8 @@ impl Patience {
     ) -> Result<(), Error> {
         let now = world.clock.now();
         if now < *self.give_up.get_or_insert(now.saturating_add(PATIENCE)) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            self.pause = (self.pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            tokio::time::sleep(self.pause).await;
             return Ok(());
         }
         let what = format!(
