@@ -223,7 +223,12 @@ impl Guard {
     /// # let client = leasehold::connect("memory:").await?;
     /// # let guard = client.mutex("x").lock().await?;
     /// let signal = guard.loss_signal();
-    /// let worker = std::thread::spawn(move || while !signal.is_lost() { /* a step of the work */ # break });
+    /// let worker = std::thread::spawn(move || {
+    ///     while !signal.is_lost() {
+    ///         // A step of the work.
+    /// #       break;
+    ///     }
+    /// });
     /// # worker.join().unwrap();
     /// # Ok(()) }
     /// ```
