@@ -15,6 +15,7 @@ use super::error::Trouble;
 use super::inspect::look;
 use super::presence;
 use super::session::FileSession;
+use super::slots::enter;
 use super::store::{self, Lock, Store, try_flock};
 use super::transaction::World;
 use crate::claim::SessionId;
@@ -53,10 +54,15 @@ impl FileSession {
         self.untidy.store(false, Ordering::Release);
         let (now, idle) = (self.world.clock.now(), micros(idle));
         let over = |since: u64| since.saturating_add(idle) <= now;
-        for (name, slot) in self.slots.like(|slot| slot.note.idle.is_some()) {
-            let mut slot = slot.lock();
-            let removed = slot.note.idle.is_some_and(over)
-                && remove(&self.world, &mut slot.store, &name, Line::is_idle);
+        for (name, slot) in self.slots.all() {
+            let Some(mut slot) = enter(&slot) else {
+                self.leave_untidy();
+                continue;
+            };
+            let Some(since) = slot.note.idle else {
+                continue;
+            };
+            let removed = over(since) && remove(&self.world, &mut slot.store, &name, Line::is_idle);
             match removed {
                 true => self.slots.forget(&name, &mut slot),
                 false => self.leave_untidy(),

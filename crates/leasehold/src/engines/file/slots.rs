@@ -1,6 +1,6 @@
 //! A session's memory of each line it works on.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::store::Store;
 use super::transaction::{Sessions, ahead_of};
@@ -62,6 +62,18 @@ impl Note {
     }
 }
 
+/// About as many looks as one transaction takes.
+const LOOKS: usize = 200;
+
+/// Locks a slot; none while another thread is at work on the line, which takes microseconds. A mutex is not fair: one that waited
+/// for the slot of a stuck line, to which others come again and again, waited for seconds, and so did the heartbeats behind it.
+pub(super) fn enter(slot: &Shared<Slot>) -> Option<MutexGuard<'_, Slot>> {
+    (0..LOOKS).find_map(|_| {
+        std::hint::spin_loop();
+        slot.try_lock()
+    })
+}
+
 impl Slots {
     /// The slot of a line, made if there is none.
     pub(super) fn of(&self, name: &Name) -> Arc<Shared<Slot>> {
@@ -77,15 +89,17 @@ impl Slots {
         self.map.lock().len() > MANY
     }
 
-    /// The lines whose slots are like this.
-    pub(super) fn like(&self, like: impl Fn(&Slot) -> bool) -> Vec<(Name, Arc<Shared<Slot>>)> {
-        let all = self.map.lock().clone().into_iter();
-        all.filter(|(_, slot)| like(&slot.lock())).collect()
+    /// The lines with their slots.
+    pub(super) fn all(&self) -> ById<Name, Arc<Shared<Slot>>> {
+        self.map.lock().clone()
     }
 
-    /// Their names.
+    /// The names of the lines whose slots are like this.
     pub(super) fn names(&self, like: impl Fn(&Slot) -> bool) -> Vec<Name> {
-        let like = self.like(like).into_iter();
+        let like = self
+            .all()
+            .into_iter()
+            .filter(|(_, slot)| like(&slot.lock()));
         like.map(|(name, _)| name).collect()
     }
 

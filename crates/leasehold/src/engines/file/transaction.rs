@@ -10,7 +10,7 @@ use super::error::Trouble;
 use super::notify::Post;
 use super::presence;
 use super::session::FileSession;
-use super::slots::Note;
+use super::slots::{Note, enter};
 use super::store::{self, Lock};
 use crate::claim::{ClaimId, IdHasher, SessionId};
 use crate::clock::Micros;
@@ -51,7 +51,9 @@ impl FileSession {
         let (world, life) = (&*self.world, self.life()?);
         let (me, joins) = (life.presence.id, step == Step::Claim);
         let slot = self.slots.of(name);
-        let mut guard = slot.lock();
+        let Some(mut guard) = enter(&slot) else {
+            return Ok(Outcome::Busy);
+        };
         let slot = &mut *guard;
         if slot.forgotten {
             return Ok(Outcome::Busy);
